@@ -1,1 +1,1 @@
-"""From text to batches: corpora are read, segmented into subwords, written as shards and read back as batches."""
+"""Turns text into batches: reads corpora, segments them into subwords, writes shards and reads these as batches."""

@@ -1,1 +1,1 @@
-"""Reports: tables, figures and words, shown as text, TSV, JSON, or one HTML page."""
+"""Builds reports from tables, figures and text, and shows them as plain text, TSV, JSON or a single HTML page."""

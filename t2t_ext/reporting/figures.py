@@ -1,8 +1,8 @@
-"""What all figures share: colors, fonts, axes, and files made of them.
+"""Provides what all figures share: colors, markers, fonts, axes, legends, bars and saving.
 
-Figures are made without pyplot: nothing global, no display. matplotlib is imported when something is drawn. Colors are
-those of Okabe and Ito (2008), "Color Universal Design", which people with any color vision can tell apart; lines also
-differ in markers.
+Figures are made without pyplot, so there is no global state and no display. matplotlib is imported when something is
+drawn. The colors are from Okabe and Ito (2008), "Color Universal Design"; people with any color vision can distinguish
+them. Lines also have different markers.
 """
 
 import functools
@@ -16,9 +16,9 @@ from typing import Any, cast
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "osD^vPX"
-_TIP = "tip:"  # begins the name, within a figure, of what has a tooltip; the words follow
-_MOST_TIPS = 200  # points of a line; of more, they would lie on each other
-# The font that matplotlib brings has no Chinese, Japanese or Korean; these, where they are installed, do.
+_TIP = "tip:"  # the id of a figure element with a tooltip begins with this; the tooltip's text follows
+_MOST_TIPS = 200  # points per line; the tooltips of more points would overlap
+# matplotlib's own font has no Chinese, Japanese or Korean; these fonts add scripts where they are installed.
 _MORE_FONTS = (
     "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei",
     "WenQuanYi Zen Hei", "Droid Sans Fallback", "Microsoft YaHei", "PingFang SC", "Noto Sans Arabic",
@@ -28,13 +28,13 @@ _MORE_FONTS = (
 
 @contextmanager
 def new_figure(width: float, height: float, dpi: int = 110) -> Iterator[Any]:
-    """Yields a figure of so many inches, under the settings that all pictures are drawn with."""
+    """Yields a figure with width and height in inches, with the settings for all figures active inside the block."""
     import matplotlib
     from matplotlib.figure import Figure
 
     style = {
         "font.family": _fonts(),
-        "svg.fonttype": "none",  # whoever opens it has fonts for words in any script
+        "svg.fonttype": "none",  # text stays text; the viewer's fonts show all scripts
         "svg.hashsalt": "t2t_ext",
         "text.parse_math": False,  # "$" would start a formula
     }
@@ -45,7 +45,7 @@ def new_figure(width: float, height: float, dpi: int = 110) -> Iterator[Any]:
 
 @functools.cache
 def _fonts() -> list[str]:
-    """Returns matplotlib's own font, and those installed that have what it lacks."""
+    """Returns matplotlib's own font and the installed fonts that add missing scripts."""
     from matplotlib import font_manager
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
@@ -53,7 +53,7 @@ def _fonts() -> list[str]:
 
 
 def saved(figure: Any, kind: str) -> bytes:
-    """Returns a figure as a file, ``png`` or ``svg``; in the latter bars and points have tooltips."""
+    """Returns the contents of a figure file, of kind ``png`` or ``svg``; in SVG, bars and points have tooltips."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
     if kind == "svg":
@@ -62,12 +62,12 @@ def saved(figure: Any, kind: str) -> bytes:
 
 
 def tip(artist: Any, words: str) -> None:
-    """Gives a bar or another part of a figure a tooltip."""
+    """Adds a tooltip with the given words to a bar or another element of a figure."""
     artist.set_gid(_TIP + words)
 
 
 def points(axes: Any, x: Iterable[Any], y: Iterable[float], tips: Iterable[str]) -> None:
-    """Gives the points of a line tooltips, within a circle around each; not where there are very many."""
+    """Adds tooltips to the points of a line, in an invisible circle around each, unless there are too many points."""
     there = [place for place in zip(x, y, tips, strict=True) if not math.isnan(place[1])]
     if len(there) <= _MOST_TIPS:
         for left, height, words in there:
@@ -76,17 +76,17 @@ def points(axes: Any, x: Iterable[Any], y: Iterable[float], tips: Iterable[str])
 
 
 def color(place: int) -> str:
-    """Returns the color of the system, run or side at a place, from 0."""
+    """Returns the color of a system, run or side, by its place in the list, from 0."""
     return COLORS[place % len(COLORS)]
 
 
 def marker(place: int) -> str:
-    """Returns its marker."""
+    """Returns the marker of a system, run or side, by its place in the list, from 0."""
     return _MARKERS[place % len(_MARKERS)]
 
 
 def plain(axes: Any) -> None:
-    """Leaves of the frame of an axes the left and the lower edge, and draws faint lines across."""
+    """Removes the top and right edges of the frame of an axes, and draws a faint horizontal grid."""
     axes.grid(axis="y", color="#d9d9d9", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8)
@@ -95,15 +95,15 @@ def plain(axes: Any) -> None:
 
 
 def legend_columns(figure: Any, labels: Sequence[str]) -> int:
-    """Returns how many of these labels fit side by side into the legend of a figure, five at most."""
+    """Returns the number of labels that fit side by side in the legend of a figure, at most five."""
     width = 0.7 + 0.1 * max(map(len, labels), default=0)  # inches, with its color and the gaps
     return min(5, max(1, int(figure.get_figwidth() / width)))
 
 
 def legend(figure: Any, labels: Sequence[str], *more: Any, lines: bool = False) -> None:
-    """Puts a legend above a figure: the colors of the places 0, 1, ... with their labels, and further handles.
+    """Adds a legend above a figure: the labels with the colors of the places 0, 1, ..., and further handles.
 
-    Colors are shown as areas, or as lines with markers.
+    Colors appear as filled areas, or with ``lines`` as lines with markers.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -119,9 +119,15 @@ def legend(figure: Any, labels: Sequence[str], *more: Any, lines: bool = False) 
 
 
 def bars(axes: Any, groups: int, place: int, heights: Sequence[float | None], errors: Any, tips: Sequence[str]) -> None:
-    """Draws the bar of one of so many systems (``groups``) in each group, at its place from 0; None leaves a gap.
+    """Draws the bars of one system, one bar in each group of bars.
 
-    Errors are half the length of the line at the top of each, or two such lists, down and up; None draws none.
+    Args:
+      axes: The axes to draw on.
+      groups: The number of systems, which share the width of each group.
+      place: The place of this system, from 0.
+      heights: The height of the bar in each group; None leaves a gap.
+      errors: The length of the error bars in each direction, or two lists of lengths, down and up; None draws none.
+      tips: The tooltip of each bar.
     """
     thick = 0.8 / groups
     left = [x + (place - (groups - 1) / 2) * thick for x in range(len(heights))]
@@ -132,5 +138,5 @@ def bars(axes: Any, groups: int, place: int, heights: Sequence[float | None], er
 
 
 def short(label: str, most: int = 28) -> str:
-    """Returns a label of at most so many characters; of a longer one beginning and end."""
+    """Returns a label, shortened in the middle if it has more than ``most`` characters."""
     return label if len(label) <= most else f"{label[: most // 2 - 1]}…{label[-(most - most // 2) :]}"

@@ -1,4 +1,4 @@
-"""HTML that is escaped in one place, and the frame of every page: light and dark, wide and narrow, no outside files."""
+"""Builds HTML with escaping in one place, and the frame of all pages: light or dark, wide or narrow, self-contained."""
 
 import hashlib
 import html
@@ -67,18 +67,19 @@ footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
 
 
 class Html(str):
-    """Text that is HTML already; all other text is escaped where it enters an element."""
+    """Text that is already HTML; any other text is escaped when it is added to an element."""
 
 
 def joined(parts: Iterable[str]) -> Html:
-    """Joins parts, of which those that are not ``Html`` are escaped."""
+    """Joins parts, escaping those that are not ``Html``."""
     return Html("".join(part if isinstance(part, Html) else html.escape(part) for part in parts))
 
 
 def element(name: str, *content: str, **attributes: str) -> Html:
-    """Makes an element. Content that is not ``Html`` is escaped, as are attributes' values; empty ones are left out.
+    """Returns an element; content that is not ``Html`` and attribute values are escaped.
 
-    Of an attribute's name an underscore at its end is dropped, and others are dashes.
+    Attributes with empty values are left out. In attribute names, a trailing underscore is removed, and other
+    underscores become hyphens.
     """
     given = "".join(
         f' {key.removesuffix("_").replace("_", "-")}="{html.escape(value, quote=True)}"'
@@ -89,16 +90,17 @@ def element(name: str, *content: str, **attributes: str) -> Html:
 
 
 def drawing(svg: bytes, described: str) -> Html:
-    """Puts an SVG picture of ``figures`` into a page, described for those who do not see it; its tooltips are kept.
+    """Returns an SVG picture of ``figures`` for a page, with a description for people who cannot see it.
 
-    Names within it are made the page's, on which other pictures have the same ones; fonts and sizes are its own.
+    Ids inside the picture are made unique, because other pictures on the page may have the same ids. Tooltips, fonts
+    and sizes are kept.
     """
     root = ET.fromstring(svg)
     prefix = f"g{hashlib.sha256(svg).hexdigest()[:8]}-"
     for parent in list(root.iter()):
         parent.tag = parent.tag.rpartition("}")[2]
         for child in list(parent):
-            if child.tag.rpartition("}")[2] in ("metadata", "style"):  # licenses; rules that would be the whole page's
+            if child.tag.rpartition("}")[2] in ("metadata", "style"):  # licenses; rules for the whole page
                 parent.remove(child)
         for key, value in list(parent.attrib.items()):
             name = key.rpartition("}")[2]
@@ -111,7 +113,7 @@ def drawing(svg: bytes, described: str) -> Html:
 
 
 def page(title: str, body: Html, command: str) -> str:
-    """Puts a body into the frame that all pages have, with the command that made it."""
+    """Returns a complete page with a title and a body; the footer names the command that made it."""
     head = joined([
         Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'),
         element("title", title), element("style", Html(_STYLE)),

@@ -1,4 +1,4 @@
-"""Reports: a title and blocks, each of which shows itself as text and as HTML.
+"""Builds reports: a title and blocks, each of which can be shown as text and as HTML.
 
 report = Report("Scores", [Paragraph("Of two systems."), table, Section("Curves", [Figure(svg, "Scores")])], "CMD")
 print(report.text())
@@ -17,29 +17,29 @@ from t2t_ext.io import files
 from t2t_ext.reporting import html
 from t2t_ext.reporting.html import Html, element, joined
 
-_SECTIONS_WITH_CONTENTS = 3  # a page with as many has a table of contents
+_SECTIONS_WITH_CONTENTS = 3  # a page with at least this many sections has a table of contents
 
 
 class Block(Protocol):
-    """A part of a report; ``Table`` is one."""
+    """A part of a report, such as a ``Table``."""
 
     def text(self) -> str:
-        """Returns the part for a terminal; empty where it cannot be shown there."""
+        """Returns the block for a terminal; empty if it cannot be shown there."""
         return ""
 
     def html(self) -> Html:
-        """Returns the part for a page."""
+        """Returns the block for a page."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
-    """A paragraph: ``note`` stands out, ``signature`` is for machines, ``small`` explains and is on pages only."""
+    """A paragraph of some kind: ``note`` is highlighted, ``signature`` is for programs, ``small`` is only on pages."""
 
     words: str
     kind: str = ""
 
     def text(self) -> str:
-        """Returns the words; nothing of an explanation."""
+        """Returns the words; empty for the kind ``small``."""
         return {"note": f"note: {self.words}", "signature": f"[{self.words}]", "small": ""}.get(self.kind, self.words)
 
     def html(self) -> Html:
@@ -50,30 +50,30 @@ class Paragraph:
 
 @dataclasses.dataclass(frozen=True)
 class Note(Paragraph):
-    """A paragraph that stands out."""
+    """A highlighted paragraph."""
 
     kind: str = "note"
 
 
 @dataclasses.dataclass(frozen=True)
 class Items:
-    """A list of sentences; ``bullet`` is what each begins with on a terminal."""
+    """A list of sentences; on a terminal, each begins with ``bullet``."""
 
     sentences: Sequence[str]
     bullet: str = "* "
 
     def text(self) -> str:
-        """Returns a line for each."""
+        """Returns one line per sentence."""
         return "\n".join(self.bullet + each for each in self.sentences)
 
     def html(self) -> Html:
-        """Returns the list; nothing of an empty one."""
+        """Returns the list; empty if there are no sentences."""
         return element("ul", *(element("li", each) for each in self.sentences)) if self.sentences else Html()
 
 
 @dataclasses.dataclass(frozen=True)
 class Either:
-    """Words that look one way on a terminal and another way on a page; or that one of them does not have."""
+    """Words that differ between a terminal and a page; either form may be empty."""
 
     terminal: str
     page: Html
@@ -89,18 +89,18 @@ class Either:
 
 @dataclasses.dataclass(frozen=True)
 class Definitions:
-    """Names and the words that belong to them.
+    """A list of names with the words that belong to them.
 
     Attributes:
-      rows: A name and its words each.
-      title: Above them; empty for none. With one they are framed.
+      rows: Pairs of a name and its words.
+      title: The title above the list; empty for none. A list with a title has a frame.
     """
 
     rows: Sequence[tuple[str, str | Either]]
     title: str = ""
 
     def text(self) -> str:
-        """Returns a line for each, the words aligned."""
+        """Returns one line per name, with the words aligned."""
         width = max((len(name) for name, _ in self.rows), default=0)
         lines = [
             f"{'  ' * bool(self.title)}{name.ljust(width)}  {words.terminal if isinstance(words, Either) else words}"
@@ -120,12 +120,12 @@ class Definitions:
 
 @dataclasses.dataclass(frozen=True)
 class Figure(Block):
-    """A picture, which a page embeds and a terminal does not show.
+    """A picture that is embedded in a page and not shown on a terminal.
 
     Attributes:
-      svg: The picture, or what draws it when the page is made.
-      described: What it shows, for those who do not see it.
-      caption: Below it.
+      svg: The picture, or a function that draws it when the page is made.
+      described: A description for people who cannot see the picture.
+      caption: The caption below the picture; empty for none.
     """
 
     svg: bytes | Callable[[], bytes]
@@ -133,7 +133,7 @@ class Figure(Block):
     caption: str = ""
 
     def html(self) -> Html:
-        """Returns the picture, embedded."""
+        """Returns the embedded picture with its caption."""
         svg = self.svg() if callable(self.svg) else self.svg
         caption = element("figcaption", self.caption) if self.caption else Html()
         return element("figure", html.drawing(svg, self.described), caption, class_="drawn")
@@ -141,34 +141,34 @@ class Figure(Block):
 
 @dataclasses.dataclass(frozen=True)
 class PageOnly(Block):
-    """A part that is too long or too wide for a terminal."""
+    """A block that is too long or too wide for a terminal."""
 
     block: Block
 
     def html(self) -> Html:
-        """Returns the part."""
+        """Returns the block for a page."""
         return self.block.html()
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A heading and the blocks below it, some of which may be sections themselves."""
+    """A heading and the blocks below it, which may include sections."""
 
     title: str
     blocks: Sequence[Block]
 
     def text(self) -> str:
-        """Returns heading and blocks; nothing where no block can be shown on a terminal."""
+        """Returns the heading and the blocks; empty if no block can be shown on a terminal."""
         shown = list(filter(None, (block.text() for block in self.blocks)))
         return "\n".join([f"== {self.title}", *shown]) if shown else ""
 
     def html(self, place: str = "", level: int = 2) -> Html:
-        """Returns the section with a heading of a level; ``place`` is what links lead to."""
+        """Returns the section with a heading of the given level; links use ``place`` as its id."""
         return element("section", element(f"h{level}", self.title), *_html(self.blocks, place, level + 1), id=place)
 
 
 def _html(blocks: Sequence[Block], place: str, level: int) -> list[Html]:
-    """Returns blocks in order, the sections among them with headings of a level."""
+    """Returns the HTML of blocks in order; sections among them have headings of the given level."""
     places = iter(_places(blocks, place))
     return [
         Html(f"{block.html(next(places)[0], level) if isinstance(block, Section) else block.html()}\n")
@@ -177,13 +177,13 @@ def _html(blocks: Sequence[Block], place: str, level: int) -> list[Html]:
 
 
 def _places(blocks: Sequence[Block], place: str) -> list[tuple[str, Section]]:
-    """Returns the sections among blocks at a place of the page, each with its own."""
+    """Returns the sections among blocks, each with its id, which extends the id ``place`` of their parent."""
     sections = [block for block in blocks if isinstance(block, Section)]
     return [(f"{place}{'-' if place else 'part'}{number}", each) for number, each in enumerate(sections, 1)]
 
 
 def _contents(blocks: Sequence[Block], place: str = "") -> Html:
-    """Returns links to the sections among blocks, and below each those to its own; nothing where there are none."""
+    """Returns nested links to the sections among blocks and to their subsections; empty if there are none."""
     items = [
         element("li", element("a", each.title, href=f"#{there}"), _contents(each.blocks, there))
         for there, each in _places(blocks, place)
@@ -193,18 +193,18 @@ def _contents(blocks: Sequence[Block], place: str = "") -> Html:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a command, such as ``t2t_ext-compare``, has found: a title and blocks."""
+    """The report of a command such as ``t2t_ext-compare``: a title and blocks."""
 
     title: str
     blocks: Sequence[Block]
     command: str
 
     def text(self) -> str:
-        """Returns the blocks for a terminal, an empty line between them."""
+        """Returns the blocks for a terminal, separated by empty lines."""
         return "\n\n".join(filter(None, (block.text() for block in self.blocks)))
 
     def page(self) -> str:
-        """Returns one page that holds everything, with a table of contents where it has many sections."""
+        """Returns a page with all blocks, and with a table of contents if it has at least three sections."""
         parts, links = _html(self.blocks, "", 2), _contents(self.blocks)
         if links.count("<a ") >= _SECTIONS_WITH_CONTENTS:
             first = next(number for number, block in enumerate(self.blocks) if isinstance(block, Section))
@@ -213,15 +213,15 @@ class Report:
 
 
 def as_json(content: Any) -> str:
-    """Returns JSON as reports write it."""
+    """Returns content as JSON in the form that reports use."""
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 def directory_for(path: files.PathLike, flag: str = "--out_dir") -> pathlib.Path:
-    """Makes the directory of a report where it is missing, and returns its path; ``flag`` names it in errors.
+    """Creates the directory of a report if it is missing, and returns its path; error messages name ``flag``.
 
     Raises:
-      UserError: It cannot be made or written to.
+      UserError: The directory cannot be created or written to.
     """
     directory = pathlib.Path(path).expanduser()
     try:
@@ -235,9 +235,14 @@ def directory_for(path: files.PathLike, flag: str = "--out_dir") -> pathlib.Path
 
 
 def write(directory: files.PathLike, contents: Mapping[str, str | bytes | None]) -> list[str]:
-    """Writes the files of a report, name -> content, into a directory, which is made where it is missing.
+    """Writes the files of a report to a directory, which is created if it is missing.
 
-    None removes what an earlier call left under this name. Returns the names of the files that are there now, in order.
+    Args:
+      directory: The directory.
+      contents: The content of each file by name; None removes a file that an earlier call left under this name.
+
+    Returns:
+      The names of the files that were written, in order.
 
     Raises:
       UserError: The directory cannot be written to.

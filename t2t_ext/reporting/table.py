@@ -1,4 +1,4 @@
-"""Tables that people read and machines take: one object, as text, TSV, JSON and HTML."""
+"""Shows tables as text, TSV, JSON and HTML, for people and programs."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?")
 
 
 def harmless(cell: str) -> str:
-    """Returns a cell that programs for spreadsheets take for text, not for a formula: with an apostrophe before it."""
+    """Returns a cell with an apostrophe before it if a spreadsheet program would take it for a formula."""
     is_formula = len(cell) > 1 and cell[0] in "=+-@\t\r" and not _NUMBER.fullmatch(cell)
     return f"'{cell}" if is_formula else cell
 
@@ -22,10 +22,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-      heading: Its heading.
-      format: How values that are not strings are shown: a format specification as ``.2f``, or a function.
-      words: Whether its cells are words, which are aligned left.
-      hint: Explanation of the heading, a tooltip on a page.
+      heading: The heading of the column.
+      format: How to show values that are not strings: a format specification such as ``.2f``, or a function.
+      words: Whether the cells contain words, which are left-aligned.
+      hint: An explanation of the heading, shown as a tooltip on a page.
     """
 
     heading: str
@@ -34,14 +34,14 @@ class Column:
     hint: str = ""
 
     def shown(self, value: Any, missing: str = "") -> str:
-        """Writes a cell for people."""
+        """Returns a value as text for people; ``missing`` stands for None."""
         if value is None or isinstance(value, str):
             return missing if value is None else value
         return self.format(value) if callable(self.format) else format(value, self.format)
 
 
 def columns(*headings: str, format: str | Callable[[Any], str] = "", words: bool = False) -> list[Column]:
-    """Returns columns that are formatted alike."""
+    """Returns columns with the given headings and the same format."""
     return [Column(heading, format, words) for heading in headings]
 
 
@@ -50,11 +50,11 @@ class Table:
     """Rows of values under headings.
 
     Attributes:
-      columns: The columns; the first holds the rows' names.
-      rows: Values of each row: strings, numbers, None for nothing.
-      caption: What it shows; empty for nothing to say.
-      missing: What stands for None.
-      top: Number of the row that stands out on a page; None for none.
+      columns: The columns; the first one contains the names of the rows.
+      rows: The values of each row: strings, numbers, or None for no value.
+      caption: The caption; empty for none.
+      missing: The text shown for None.
+      top: The index of the row that is highlighted on a page; None for no row.
     """
 
     columns: Sequence[Column]
@@ -64,14 +64,14 @@ class Table:
     top: int | None = None
 
     def cells(self) -> list[list[str]]:
-        """Returns the rows as people read them."""
+        """Returns the rows with each value as text for people."""
         return [
             [column.shown(value, self.missing) for column, value in zip(self.columns, row, strict=True)]
             for row in self.rows
         ]
 
     def text(self) -> str:
-        """Aligns the table for a terminal: the first column and words left, all else right."""
+        """Returns the table for a terminal; the first column and words are left-aligned, the rest right-aligned."""
         rows = [[column.heading for column in self.columns], *self.cells()]
         widths = [max(len(row[number]) for row in rows) for number in range(len(self.columns))]
         left = [number == 0 or column.words for number, column in enumerate(self.columns)]
@@ -85,9 +85,9 @@ class Table:
         return "\n".join([*filter(None, [self.caption]), *lines])
 
     def tsv(self) -> str:
-        """Returns headings and rows for machines: numbers to six digits, empty fields for None and NaN.
+        """Returns the headings and rows for programs: floats with six significant digits, empty for None and NaN.
 
-        Words that a spreadsheet would take for a formula have an apostrophe before them.
+        Text that a spreadsheet program would take for a formula gets an apostrophe before it.
         """
 
         def field(value: Any) -> str:
@@ -101,11 +101,11 @@ class Table:
         return "".join("\t".join(row) + "\n" for row in rows)
 
     def json(self) -> list[dict[str, Any]]:
-        """Returns the rows as objects whose keys are the headings."""
+        """Returns the rows as dictionaries whose keys are the headings."""
         return [{c.heading: value for c, value in zip(self.columns, row, strict=True)} for row in self.rows]
 
     def html(self) -> Html:
-        """Returns a table that scrolls inside its frame where the page is narrow."""
+        """Returns the table for a page; it scrolls inside its frame if the page is narrow."""
         kinds = ["words" if number and column.words else "" for number, column in enumerate(self.columns)]
         head = [
             element("th", column.heading, scope="col", class_=kind, title=column.hint)

@@ -1,1 +1,1 @@
-"""Raw corpora: download, unpack, and read the formats that the world keeps parallel text in."""
+"""Downloads and unpacks raw corpora, and reads the common formats of parallel text."""

@@ -1,7 +1,7 @@
-"""Reads and unpacks .tar (compressed or not) and .zip archives from untrusted sources.
+"""Reads and unpacks .tar archives (compressed or not) and .zip archives from untrusted sources.
 
-Nothing leaves the target directory, links and devices are refused, and so are archives with more members or
-more bytes than any corpus has. What is unpacked appears under its name when all of it is there.
+Nothing is written outside the target directory. Links, devices and archives with more members or more bytes
+than any corpus has are refused. The target directory appears under its name only when it is complete.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _ADDRESS = re.compile(rf"(.+?(?:{_ENDING})):(.+)", re.S | re.I)
 
 @dataclasses.dataclass(frozen=True)
 class _Member:
-    """An entry of an archive: its name there, its bytes when unpacked, and what opens it."""
+    """An entry of an archive: its name in the archive, its unpacked size in bytes, and a function that opens it."""
 
     name: str
     size: int
@@ -55,7 +55,7 @@ class _Member:
 
 
 def split_address(path: PathLike) -> tuple[str, str]:
-    """Splits ``ARCHIVE:MEMBER``; the member is "" where the path is no such address or is the name of a file."""
+    """Splits ``ARCHIVE:MEMBER`` into both parts; the member is "" if the path exists or has another form."""
     text = os.fspath(path)
     match = _ADDRESS.fullmatch(text)
     if match and not os.path.exists(text):
@@ -64,15 +64,15 @@ def split_address(path: PathLike) -> tuple[str, str]:
 
 
 def is_archive(path: PathLike) -> bool:
-    """Says whether a file is named like an archive that can be read here."""
+    """Returns whether the name of a file is that of a supported archive."""
     return os.fspath(path).lower().endswith(ENDINGS)
 
 
 def member_names(path: PathLike) -> list[str]:
-    """Returns the names of the files in an archive, in its order.
+    """Returns the names of the files in an archive, in the order of the archive.
 
     Raises:
-      UserError: The archive is damaged, or has an entry that is refused.
+      UserError: The archive is damaged or has an entry that is refused.
     """
     with _members(path) as members:
         return [member.name for member in members if not member.is_directory]
@@ -80,17 +80,17 @@ def member_names(path: PathLike) -> list[str]:
 
 @contextlib.contextmanager
 def opened_member(path: PathLike, name: str) -> Iterator[BinaryIO]:
-    """Opens a file in an archive for reading its bytes (as they lie there, perhaps compressed).
+    """Opens a file in an archive for reading its bytes, which may themselves be compressed.
 
     Raises:
-      UserError: There is no such file in it (similar names are listed), or the archive is damaged.
+      UserError: The archive has no such file (the message suggests similar names), or the archive is damaged.
     """
     seen = []
     with _members(path) as members:
         for member in members:
             if not member.is_directory and member.name == name:
                 with member.opened() as file:
-                    # What both libraries return can read into a buffer; IO[bytes] does not say so.
+                    # The objects of both libraries support readinto(), which the type IO[bytes] does not promise.
                     yield io.BufferedReader(file, _BLOCK_BYTES)  # type: ignore[type-var]
                 return
             seen.append(member.name)
@@ -100,13 +100,13 @@ def opened_member(path: PathLike, name: str) -> Iterator[BinaryIO]:
 
 
 def unpacked(path: PathLike, directory: PathLike, wanted: Callable[[str], bool] = lambda name: True) -> pathlib.Path:
-    """Unpacks an archive, once: again only where the archive has changed since.
+    """Unpacks an archive unless it has already been unpacked and has not changed since.
 
     Args:
       path: The archive.
-      directory: Where the files go, all of them at once when all are complete; what was there is replaced. Another
-        choice of files needs another directory: what is there is taken to be of the same choice.
-      wanted: Which files are unpacked, by their names in the archive.
+      directory: The target directory. It appears, or is replaced, when all files are complete. Each selection of files
+        needs its own directory: an existing directory is assumed to have the same selection.
+      wanted: Returns whether to unpack a file, given its name in the archive.
 
     Returns:
       The directory.
@@ -136,9 +136,9 @@ def unpacked(path: PathLike, directory: PathLike, wanted: Callable[[str], bool] 
 def unpacked_beside(
     path: PathLike, wanted: Callable[[str], bool] = lambda name: True, choice: str = ""
 ) -> pathlib.Path:
-    """Unpacks an archive beside it: into ``ARCHIVE.unpacked``, or ``ARCHIVE.CHOICE.unpacked``; see ``unpacked``.
+    """Unpacks an archive next to itself, into ``ARCHIVE.unpacked`` or ``ARCHIVE.CHOICE.unpacked``; see ``unpacked``.
 
-    ``choice`` is what the files that are wanted are called; every choice has a directory of its own.
+    ``choice`` names the selection of files; each selection has its own directory.
     """
     return unpacked(path, f"{os.fspath(path)}{f'.{choice}' if choice else ''}{UNPACKED}", wanted)
 
@@ -163,7 +163,7 @@ def _write(member: _Member, target: pathlib.Path, archive: PathLike) -> None:
 
 @contextlib.contextmanager
 def _members(path: PathLike) -> Iterator[Iterator[_Member]]:
-    """Gives the entries of an archive one after the other, each checked; files can be opened while it is their turn."""
+    """Yields an iterator of the checked entries of an archive; a file can be opened only until the next entry."""
     try:
         with contextlib.ExitStack() as stack:
             if zipfile.is_zipfile(path):
@@ -202,7 +202,7 @@ def _zip_entries(archive: zipfile.ZipFile, path: PathLike) -> Iterator[_Member]:
 
 
 def _checked(entries: Iterator[_Member], path: PathLike) -> Iterator[_Member]:
-    """Yields the entries, names without ``./``, while they stay in the directory, are not too many, nor too large."""
+    """Yields the entries, with names without ``./``; refuses unsafe paths and archives that are too large."""
     total = 0
     for number, entry in enumerate(entries, 1):
         name = entry.name

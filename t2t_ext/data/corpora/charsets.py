@@ -1,4 +1,4 @@
-"""Finds out which encoding a text is in: what it declares, else UTF-8, else the likeliest of those that are named."""
+"""Detects the encoding of a text: the declared one, otherwise UTF-8, otherwise the most likely of some candidates."""
 
 import codecs
 import collections
@@ -13,9 +13,10 @@ CHINESE = ("gb18030", "big5hkscs")
 _DECLARED = re.compile(rb"""(?:encoding|charset)\s*=\s*["']?\s*([A-Za-z0-9._:-]+)""", re.I)
 _BLOCK_BYTES = 1 << 16
 _HEAD_BYTES = 1024
-# Files that declare these hold characters of what they are parts of.
+# Files that declare these encodings also contain characters of the larger encodings of which these are parts.
 _EXTENDED = {name: "gb18030" for name in ("gb2312", "gb_2312-80", "gbk", "cp936")} | {"big5": "big5hkscs"}
-# First and second bytes of the level of frequent characters: nearly all of a text, and half of one in another encoding.
+# First and second bytes of the frequent characters. They make up nearly all of a text in the right encoding, but only
+# half of a text in the wrong one.
 _HIGH, _LOW = range(0xA1, 0xFF), range(0x40, 0x7F)
 _FREQUENT = {"gb18030": (range(0xB0, 0xD8), (_HIGH,)), "big5hkscs": (range(0xA4, 0xC7), (_LOW, _HIGH))}
 _PUNCTUATION = "，。、；：？！「」『』“”‘’（）《》…—·　％０１２３４５６７８９"
@@ -23,15 +24,16 @@ _MOST_SCORED_CHARACTERS = 200_000
 
 
 def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> str:
-    """Returns the encoding of a text: what its first bytes declare, else UTF-8 if it is that, else a likely one.
+    """Returns the encoding of a text: the declared one, otherwise UTF-8 if valid, otherwise the most likely candidate.
 
     Args:
       path: The file.
-      encodings: What is likely, such as those of ``CHINESE``: of those that decode all of it, the one that
-        gives the largest share of frequent characters.
+      encodings: Candidates, such as ``CHINESE``. Among the candidates that decode the whole file, the one with the
+        largest share of frequent characters wins.
 
     Raises:
-      UserError: None decodes it; says at which line UTF-8 fails.
+      UserError: The declared encoding is unknown, or no encoding decodes the file. The message then names the line at
+        which UTF-8 fails.
     """
     with raw_files.opened(path) as file:
         head = file.read(_HEAD_BYTES)
@@ -39,7 +41,7 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
             return declared
         candidates = ["utf-8", *encodings]
         decoders = {name: codecs.getincrementaldecoder(name)() for name in candidates}
-        seen: collections.Counter[str] = collections.Counter()  # characters beyond ASCII
+        seen: collections.Counter[str] = collections.Counter()  # non-ASCII characters
         frequent: collections.Counter[str] = collections.Counter()
         line, failed_at, block = 1, 1, head
         while block and decoders:
@@ -49,7 +51,7 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
                 except UnicodeDecodeError as error:
                     del decoders[name]
                     if name == "utf-8":
-                        # With what was kept of the block before: the beginning of a character.
+                        # error.object begins with the bytes of a character that the previous block cut apart.
                         failed_at = line + error.object[: error.start].count(b"\n")
                     continue
                 if name in _FREQUENT and seen[name] < _MOST_SCORED_CHARACTERS:
@@ -59,7 +61,7 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
             line += block.count(b"\n")
             block = file.read(_BLOCK_BYTES)
     whole = [name for name in decoders if not decoders[name].getstate()[0]]
-    failed_at = line if "utf-8" in decoders else failed_at  # it ends within a character
+    failed_at = line if "utf-8" in decoders else failed_at  # the file ends inside a character
     if "utf-8" in whole:
         return "utf-8-sig" if head.startswith(codecs.BOM_UTF8) else "utf-8"
     if not whole:
@@ -72,17 +74,18 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
 
 
 def encoding_of_lines(path: compression.PathLike, encodings: Sequence[str]) -> str:
-    """Returns the encoding of a file of lines, of which some may be damaged; its byte order mark is no part of them.
+    """Returns the encoding of a file of lines, some of which may be damaged; ignores a UTF-8 byte order mark.
 
-    It is the one that ``encoding_of`` finds, or, where no encoding decodes all of it, or not UTF-8, the one that fails
-    in the fewest of the lines beyond ASCII, UTF-8 first: where that is less than half of them, the rest is damaged.
+    If the whole file is UTF-8, the result is UTF-8. Otherwise only non-ASCII lines count. UTF-8 is returned if it
+    decodes more than half of them: the others are then damaged. Otherwise the result of ``encoding_of`` is returned; if
+    there is none, the encoding that decodes the most of these lines.
 
     Args:
       path: The file.
-      encodings: What is likely besides UTF-8.
+      encodings: Candidates besides UTF-8.
 
     Raises:
-      UserError: None decodes half of those lines.
+      UserError: No encoding decodes more than half of the non-ASCII lines.
     """
     failure = found = None
     try:
@@ -113,12 +116,12 @@ def encoding_of_lines(path: compression.PathLike, encodings: Sequence[str]) -> s
 
 
 def not_in(encoding: str) -> str:
-    """Returns what is wrong with a line that an encoding does not decode."""
+    """Returns the error message for a line that cannot be decoded with an encoding."""
     return "invalid UTF-8" if encoding == "utf-8" else f"not in its encoding, {encoding}"
 
 
 def is_known(encoding: str) -> bool:
-    """Says whether a name is that of an encoding of text (``hex`` and the like are none)."""
+    """Returns whether a name is the name of a text encoding (which ``hex`` and the like are not)."""
     try:
         "a".encode(encoding)
     except (LookupError, UnicodeError):
@@ -128,7 +131,7 @@ def is_known(encoding: str) -> bool:
 
 @functools.cache
 def _frequent_characters(encoding: str) -> frozenset[str]:
-    """Returns the frequent characters of an encoding of Chinese."""
+    """Returns the frequent characters of a Chinese encoding."""
     first, seconds = _FREQUENT[encoding]
     pairs = (bytes((a, b)) for a in first for second in seconds for b in second)
     return frozenset("".join(pair.decode(encoding, "ignore") for pair in pairs) + _PUNCTUATION)

@@ -1,8 +1,8 @@
-"""Opens files for reading, compressed or not, and members of archives likewise.
+"""Decompresses files and members of archives while they are read.
 
-The kind is recognized by the first bytes, not by the name: plain, gzip, bzip2, xz, Zstandard.
+The format (plain, gzip, bzip2, xz, Zstandard) is recognized by the first bytes, not by the name.
 ``corpus.tgz:de-en/train.de`` is the file ``de-en/train.de`` in an archive (``t2t_ext.data.corpora.archives``).
-Nothing is decompressed without bound: what expands two hundredfold is refused, be it bytes or empty lines.
+Decompression is limited: a large output that exceeds 200 times the size of the input is refused, even empty lines.
 """
 
 import bz2
@@ -20,8 +20,8 @@ from t2t_ext.errors import UserError
 
 PathLike = str | os.PathLike
 SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst")
-MOST_EXPANSION = 200  # text is compressed to a third; one sentence again and again, to a fiftieth
-MOST_UNCHECKED_BYTES = 1 << 27  # that much may come out of however little
+MOST_EXPANSION = 200  # text typically shrinks to a third; one sentence repeated again and again, to a fiftieth
+MOST_UNCHECKED_BYTES = 1 << 27  # up to this output size, the expansion is not checked
 MOST_UNCHECKED_LINES = 1 << 24
 _MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "Zstandard",
@@ -34,16 +34,16 @@ _LONGEST_MAGIC = max(map(len, _MAGIC))
 
 @contextlib.contextmanager
 def decompressed(raw: BinaryIO, name: PathLike) -> Iterator[BinaryIO]:
-    """Gives the decompressed bytes of a buffered binary file, at its beginning; those of a plain one as they are.
+    """Yields a file of the decompressed bytes of a buffered binary file; a plain file is yielded unchanged.
 
     Args:
-      raw: The file; it need not be seekable.
-      name: What it is called in messages.
+      raw: The file, at its beginning; it need not be seekable.
+      name: The name of the file, for messages.
 
     Raises:
-      UserError: The data are damaged, incomplete, or expand beyond all reason.
+      UserError: The data are damaged or incomplete, or they expand too much.
     """
-    # Peeked at, not read and rewound: a pipe (`<(zcat file)`) cannot be rewound.
+    # Peeks instead of rewinding, because a pipe (`<(zcat file)`) cannot be rewound.
     head = raw.peek(_LONGEST_MAGIC)[:_LONGEST_MAGIC]  # type: ignore[attr-defined]
     kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")
     if not kind:
@@ -54,13 +54,13 @@ def decompressed(raw: BinaryIO, name: PathLike) -> Iterator[BinaryIO]:
         with _OPENERS[kind](counted) as stream:
             yield io.BufferedReader(_Guarded(stream, counted, name), _BLOCK_BYTES)
     except (EOFError, OSError, zlib.error, lzma.LZMAError, _ZstandardDamage) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of the disk; of damaged data it has no number
+        if isinstance(error, OSError) and error.errno is not None:  # a disk error; damaged data have no errno
             raise
         raise UserError(f"{name} is a damaged or incomplete {kind} file ({error}); get it again.") from error
 
 
 def with_suffix_of_file(path: PathLike) -> pathlib.Path | None:
-    """Returns the file of this name, or of this name and an ending such as ``.gz``; None where there is none."""
+    """Returns the file of this name, or of this name plus a suffix such as ``.gz``; None if there is none."""
     for suffix in SUFFIXES:
         candidate = pathlib.Path(f"{path}{suffix}")
         if candidate.is_file():
@@ -69,7 +69,7 @@ def with_suffix_of_file(path: PathLike) -> pathlib.Path | None:
 
 
 class _ZstandardDamage(Exception):
-    """Zstandard data that cannot be decompressed."""
+    """Raised for Zstandard data that cannot be decompressed."""
 
 
 class _Counted:
@@ -92,7 +92,7 @@ class _Counted:
 
 
 class _Guarded(io.RawIOBase):
-    """Reads a decompressor, as long as its output stays in proportion to its input."""
+    """Reads from a decompressor, and raises an error if its output is out of proportion to its input."""
 
     def __init__(self, stream: Any, source: _Counted, name: PathLike) -> None:
         super().__init__()
@@ -118,13 +118,13 @@ class _Guarded(io.RawIOBase):
 
 
 class _ZstandardFile(io.RawIOBase):
-    """Zstandard frames, one after the other. The library takes a truncated one for whole."""
+    """Reads consecutive Zstandard frames, and detects a truncated frame, which the library takes for a complete one."""
 
     def __init__(self, raw: _Counted) -> None:
         super().__init__()
         self._raw = raw
         self._frame: Any = None
-        self._waiting = memoryview(b"")  # decompressed, not yet given
+        self._waiting = memoryview(b"")  # decompressed, but not yet returned
         self._input = b""
 
     def readable(self) -> bool:
@@ -142,7 +142,7 @@ class _ZstandardFile(io.RawIOBase):
         """Decompresses the next block; returns whether there was one."""
         import zstandard
 
-        # In small pieces: what one call may give is up to 32,000 times what it gets.
+        # In small pieces, because the output of one call can be up to 32,000 times as large as its input.
         block = self._input or self._raw.read(_ZSTANDARD_INPUT_BYTES)
         self._input = b""
         if not block:

@@ -1,4 +1,4 @@
-"""Downloads raw files: checked, resumable, and never half there under their names."""
+"""Downloads raw files: verifies checksums, resumes downloads, and never gives an incomplete file its final name."""
 
 import http.client
 import os
@@ -18,35 +18,38 @@ from t2t_ext.io.progress import progress
 ATTEMPTS = 3
 SECONDS_BEFORE_RETRY = 2.0
 TIMEOUT_SECONDS = 30.0
-MOST_BYTES = 64 << 30  # of a file; the largest corpus that is downloaded has 3 GB
+MOST_BYTES = 64 << 30  # per file; the largest corpus that t2t_ext downloads has 3 GB
 _BLOCK_BYTES = 1 << 16
 _MOST_BYTES_OF_VERSION = 1000
 _RANGE_NOT_SATISFIABLE = 416
 
 
 def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_progress: bool = True) -> pathlib.Path:
-    """Returns a file that has the given checksum, downloading it where it is not there yet.
+    """Downloads a file if it does not exist yet, checks its checksum, and returns its path.
 
-    A download that was interrupted is resumed, where the file is still the same there. Of several processes that want
-    the file at once, one downloads it and the others wait. Where no checksum is known in advance, that of the first
-    download is written beside the file (``FILE.sha256``), with a warning, and the file must have it from then on; a
-    file that the user put there without one is taken as it is.
+    An interrupted download is resumed if the file on the server is still the same. If several processes want the same
+    file, one of them downloads it and the others wait. If no checksum is published, the checksum of the first download
+    is saved next to the file (``FILE.sha256``) with a warning, and the file must match it from then on. A file that the
+    user placed there without a checksum is accepted as it is.
 
     Args:
-      url: Where it is.
-      path: Where it goes; its directory is created.
-      sha256: What its content must have, hexadecimal; None where it is not published.
-      show_progress: Whether to show a progress bar or lines.
+      url: The URL of the file.
+      path: The path of the downloaded file; its directory is created.
+      sha256: The hexadecimal checksum that the file must have; None if none is published.
+      show_progress: Whether to show a progress bar or progress lines.
+
+    Returns:
+      The path of the file.
 
     Raises:
-      UserError: The file there, or what came, has another checksum; or the download failed, is larger than any corpus,
-        or was redirected from https to http. The message names file and URL and says how to put the file there by hand.
+      UserError: The existing or downloaded file has another checksum; or the download failed, is larger than any
+        corpus, or was redirected from https to http. The message names the file and the URL, and says what to do.
     """
     path = pathlib.Path(path)
     if not path.is_file():
         lock = path.with_name(f".{path.name}.lock")
         with locks.held(lock, f"downloads {path}", wait=log.info, make_directory=True):
-            if not path.is_file():  # another process may have downloaded it meanwhile
+            if not path.is_file():  # another process may have downloaded it while this one waited
                 _fetch_new(url, path, sha256, show_progress)
                 return path
     _check(path, url, sha256)
@@ -54,7 +57,7 @@ def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_
 
 
 def _fetch_new(url: str, path: pathlib.Path, sha256: str | None, show_progress: bool) -> None:
-    """Downloads a file that is not there; see ``fetch``."""
+    """Downloads a file that does not exist yet; see ``fetch``."""
     part = path.with_name(path.name + ".part")
     by_hand = f"Get {url} in another way and put it there as {path}, then run the same command again."
     try:
@@ -81,12 +84,14 @@ def _fetch_new(url: str, path: pathlib.Path, sha256: str | None, show_progress: 
 
 
 def private_folder() -> str:
-    """Returns the folder for raw files where the user names none: the user's own, in the temporary one; it is made.
+    """Returns the default directory for raw files: the user's own, in the system's directory for temporary files.
+
+    The directory is created if it is missing.
 
     Raises:
-      UserError: It is not the user's own, or others may write there.
+      UserError: The directory cannot be created, belongs to another user, or other users may write to it.
     """
-    earlier = os.path.join(tempfile.gettempdir(), "t2t_datagen")  # what tensor2tensor and earlier versions use
+    earlier = os.path.join(tempfile.gettempdir(), "t2t_datagen")  # of tensor2tensor and earlier versions
     if _is_own(earlier):
         return earlier
     path = f"{earlier}-{os.getuid()}"
@@ -100,7 +105,7 @@ def private_folder() -> str:
 
 
 def _is_own(path: str) -> bool:
-    """Says whether a path is a directory that nobody but this user can write to."""
+    """Returns whether a path is a directory that only this user can write to."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -109,12 +114,12 @@ def _is_own(path: str) -> bool:
 
 
 def record_of(path: str | os.PathLike) -> pathlib.Path:
-    """Returns the file that the checksum of a first download is written to, in the format of ``sha256sum``."""
+    """Returns the path of the file with the checksum of the first download, in the format of ``sha256sum``."""
     return pathlib.Path(f"{os.fspath(path)}.sha256")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but not from https to anything less."""
+    """Follows redirects, but not from https to a less secure protocol."""
 
     def redirect_request(self, request: Any, *arguments: Any) -> Any:
         url = arguments[-1]
@@ -128,7 +133,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opened_part(part: pathlib.Path, *, resumed: bool) -> BinaryIO:
-    """Opens the unfinished file, which must be a file of its own: no link to another one."""
+    """Opens the unfinished file for appending, empty unless ``resumed``; refuses links and special files."""
     advice = "Remove it, or give another --tmp_dir."
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
@@ -144,7 +149,7 @@ def _opened_part(part: pathlib.Path, *, resumed: bool) -> BinaryIO:
 
 
 def _check(path: pathlib.Path, url: str, sha256: str | None) -> None:
-    """Checks that a file has the checksum that is known, or that its first download had."""
+    """Checks that a file has its published checksum, or the checksum of its first download."""
     known = sha256 or _recorded(path)
     if known is None or (found := files.sha256_of_file(path)) == known:
         return
@@ -155,7 +160,7 @@ def _check(path: pathlib.Path, url: str, sha256: str | None) -> None:
 
 
 def _recorded(path: pathlib.Path) -> str | None:
-    """Returns the checksum that the first download of a file had; None where there was none."""
+    """Returns the checksum of the first download of a file; None if none was recorded."""
     record = record_of(path)
     if not record.is_file():
         return None
@@ -163,25 +168,25 @@ def _recorded(path: pathlib.Path) -> str | None:
 
 
 def _if_meant(path: pathlib.Path, sha256: str | None) -> str:
-    """Returns what to do where a file is meant to be another one than its first download was."""
+    """Returns advice for the case that a file is meant to differ from its first download."""
     if sha256 is not None:
         return ""
     return f"If the new content is meant, remove {record_of(path)}, which holds the checksum of the first download. "
 
 
 def _version_of(part: pathlib.Path) -> pathlib.Path:
-    """Returns the file that says of what version an unfinished file is, in the server's words."""
+    """Returns the path of the file that records the version of an unfinished file, as the server stated it."""
     return part.with_name(part.name + ".version")
 
 
 def _discard(part: pathlib.Path) -> None:
-    """Removes an unfinished file."""
+    """Removes an unfinished file and its version record."""
     part.unlink(missing_ok=True)
     _version_of(part).unlink(missing_ok=True)
 
 
 def _version_there(part: pathlib.Path) -> str:
-    """Returns of what version an unfinished file is; empty where that is not known."""
+    """Returns the recorded version of an unfinished file; empty if it is not known."""
     try:
         version = _version_of(part).read_bytes()[:_MOST_BYTES_OF_VERSION].decode("latin-1").strip()
     except OSError:
@@ -190,20 +195,20 @@ def _version_there(part: pathlib.Path) -> str:
 
 
 def _version_given(headers: Any) -> str:
-    """Returns the version of a file in a server's words: its ETag, or when it was modified; empty where it says none.
+    """Returns the version of a file as stated by the server: its ETag, otherwise its modification time, otherwise "".
 
-    A weak ETag (``W/...``) may be that of other bytes.
+    A weak ETag (``W/...``) is ignored, because different bytes can share it.
     """
     tag = (headers.get("ETag") or "").strip()
     return tag if tag and not tag.startswith("W/") else (headers.get("Last-Modified") or "").strip()
 
 
 def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
-    """Downloads to a file; resumes an earlier attempt, and tries again what may succeed then."""
+    """Downloads to a file, resuming an earlier attempt, and retries after errors that may be temporary."""
     for attempt in range(1, ATTEMPTS + 1):
         done, version = part.stat().st_size if part.exists() else 0, _version_there(part)
         headers = {"Range": f"bytes={done}-"} if done else {}
-        if done and version:  # of another version the server gives all
+        if done and version:  # if the version has changed, the server sends the whole file
             headers["If-Range"] = version
         request = urllib.request.Request(url, headers=headers)
         try:
@@ -211,9 +216,9 @@ def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
                 _receive(response, part, show_progress)
             return
         except urllib.error.HTTPError as error:
-            if error.code == _RANGE_NOT_SATISFIABLE:  # there is no more than what is there
+            if error.code == _RANGE_NOT_SATISFIABLE:  # the server has no bytes beyond those already received
                 whole = (error.headers.get("Content-Range") or "").rpartition("/")[2]
-                if whole.isdecimal() and int(whole) != done:  # what is there is of another file
+                if whole.isdecimal() and int(whole) != done:  # the bytes already received are of another file
                     _discard(part)
                     _download(url, part, show_progress)
                 return
@@ -228,7 +233,7 @@ def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
 def _receive(response: http.client.HTTPResponse, part: pathlib.Path, show_progress: bool) -> None:
     resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
     version, begun = _version_given(response.headers), _version_there(part)
-    if resumed and version and begun and version != begun:  # the server does not know If-Range
+    if resumed and version and begun and version != begun:  # the server does not support If-Range
         _discard(part)
         raise http.client.HTTPException("the file there changed after the download began")
     stated = response.headers.get("Content-Length") or ""
@@ -237,7 +242,7 @@ def _receive(response: http.client.HTTPResponse, part: pathlib.Path, show_progre
         progress(f"Downloading {part.stem}", length or None, "bytes", enabled=show_progress) as advance,
         _opened_part(part, resumed=resumed) as file,
     ):
-        if not resumed:  # the part is empty now: a version beside bytes of another one would join the two
+        if not resumed:  # the file is empty now; a stale version record could later join parts of two versions
             _version_of(part).unlink(missing_ok=True)
         if not resumed and version:
             files.write_text_atomically(_version_of(part), f"{version}\n")

@@ -1,8 +1,8 @@
-"""Tells what format the user's files are in, and makes a ``readers.PairSource`` of them.
+"""Recognizes the format of the user's files and creates a ``readers.PairSource`` for them.
 
-A file that exists is recognized by its first bytes, one that does not by its name, JSON lines always by its name:
-translation memories (TMX), marked-up segments (WIT3's XML, NIST's and WMT's SGML), WIT3's lines with tags, rows of data
-sets (Parquet, JSON lines), tab-separated columns, plain lines.
+The formats are translation memories (TMX), marked-up segments (WIT3's XML, NIST's and WMT's SGML), WIT3's lines with
+tags, rows of data sets (Parquet, JSON lines), tab-separated columns and plain lines. A file is recognized by its first
+bytes if it exists, otherwise by its name; JSON lines are always recognized by the name.
 """
 
 import os
@@ -43,7 +43,7 @@ _BEGINNINGS = (
 
 
 def format_of(path: compression.PathLike) -> str:
-    """Returns the format of a file: ``PLAIN``, ``SEGMENTS``, ``TAGGED_LINES``, ``TMX``, ``PARQUET``, ``JSON_LINES``.
+    """Returns the format of a file: ``PLAIN``, ``SEGMENTS``, ``TAGGED_LINES``, ``TMX``, ``PARQUET`` or ``JSON_LINES``.
 
     Raises:
       UserError: The file cannot be read, or is an archive of several files.
@@ -84,19 +84,20 @@ def pair_source(
     columns: tuple[int, ...] | tuple[str, ...] = (),
     encodings: tuple[str, ...] = (),
 ) -> PairSource:
-    """Returns what reads a source file and its translations.
+    """Returns a reader of a source file and its translations.
 
     Args:
-      source: The source side; of TMX, Parquet, JSON lines and tab-separated files, both sides.
-      targets: Translations; several are several references.
-      split: What the flags begin with that name the files, for messages.
-      languages: Source and target language, needed for TMX; of Parquet and JSON lines, what the texts are called.
-      separate: Whether each of several translations in marked-up files makes a pair of its own.
-      columns: Of tab-separated files, the columns of source and target, from 1; of Parquet and JSON lines, their names.
-      encodings: Encodings that the files may have beside UTF-8.
+      source: The source side, or both sides for TMX, Parquet, JSON lines and tab-separated files.
+      targets: The translations; several files are several references.
+      split: The prefix of the flags that name the files, for messages.
+      languages: The source and target languages, needed for TMX. For Parquet and JSON lines, the names of the texts.
+      separate: Whether each of several translations in marked-up files forms a pair of its own.
+      columns: The columns of source and target: numbers from 1 for tab-separated files, names for Parquet and JSON
+        lines.
+      encodings: The encodings that the files may have besides UTF-8.
 
     Raises:
-      UserError: The files do not go together, or one cannot be read.
+      UserError: The files do not fit together, or one of them cannot be read.
     """
     kind = format_of(source)
     other = next((path for path in targets if format_of(path) != kind), None)

@@ -1,11 +1,11 @@
-"""Reads segments out of WIT3's XML and NIST's and WMT's SGML: ``<seg id="1">`` within ``<doc>`` within ``<refset>``.
+"""Reads segments from WIT3's XML and NIST's and WMT's SGML: ``<seg id="1">`` inside ``<doc>`` inside ``<refset>``.
 
-WMT's XML since 2021 has ``<src>``, ``<ref>`` and ``<hyp>`` within ``<doc>`` instead, all in one file.
+WMT's XML since 2021 has ``<src>``, ``<ref>`` and ``<hyp>`` inside ``<doc>`` instead, all in one file.
 
-Real files are not strict XML: ids without quotes, tags and attributes in any case, bare ``&`` and ``<`` in the text,
-no single root. So this reads markup as browsers do (``html.parser``), and what stands in a segment as text up to
-``</seg>``, whatever it looks like. It insists on what matters: every segment ends, has an id, and no id occurs twice.
-Entities that a document defines itself are refused.
+Real files are not strict XML: ids lack quotes, tags and attributes are in any case, the text contains bare ``&`` and
+``<``, and there is no single root. The markup is therefore read as browsers read it (``html.parser``). Everything in a
+segment up to ``</seg>`` is text, whatever it looks like. Each segment must have an id and an end; ``segments`` detects
+repeated ids. Entities that a document itself defines are refused.
 """
 
 import codecs
@@ -27,26 +27,27 @@ _SETS = ("srcset", "refset", "tstset")
 _PARTS = {"src": "srcset", "ref": "refset", "hyp": "tstset"}
 _REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,30});")
 _BLOCK_BYTES = 1 << 16
-# What is no text of a segment. Tags end as html.parser has it.
+# The markup that ends or interrupts the text of a segment. Tag names end where html.parser ends them.
 _IN_SEGMENT = re.compile(r"<(/?)(seg|doc|srcset|refset|tstset)(?=[\t\n\r\f />])|<!\[CDATA\[", re.I)
 _CDATA_END = re.compile(r"\]\]>")
-_MOST_HELD = len("<![CDATA[")  # as long as the longest of them, with what stands behind a tag
-# What stands for "&" while html.parser is at work, which would resolve "&copy=1" as HTML does: no text holds it.
+_MOST_HELD = len("<![CDATA[")  # the length of the longest match, with the character after a tag name
+# Replaces "&" during parsing, because html.parser would resolve "&copy=1" as HTML does. No text contains NUL.
 _AMPERSAND = "\0"
 
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """A segment and where it stands.
+    """A segment and its place in the file.
 
     Attributes:
-      document: The id of its document ("" for none).
-      system: Who wrote or translated it: ``sysid`` of the document or the set ("" for none).
-      id: Its own id.
-      text: Its text, entities resolved, without whitespace around it, line ends in it replaced by spaces.
-      line: The line that it begins in, from 1.
-      kind: The set that it stands in: ``srcset``, ``refset``, ``tstset`` or "".
-      language: What the set says of the source language, in lower case ("" for nothing): ``chinese``.
+      document: The id of its document ("" if there is no document).
+      system: The author or translator: the ``sysid`` of the document or the set, or a similar attribute ("" if none).
+      id: The id of the segment.
+      text: Its text without surrounding whitespace; entities are resolved if requested, and line ends become spaces.
+      line: The number of the line on which it begins, from 1.
+      kind: The set that contains it: ``srcset``, ``refset``, ``tstset`` or "".
+      language: The set's source language (``srclang``), or in WMT's XML the ``lang`` of ``<src>``, ``<ref>`` or
+        ``<hyp>``, in lower case, such as ``chinese`` ("" if none).
     """
 
     document: str
@@ -65,12 +66,12 @@ def read_segments(
 
     Args:
       path: An XML or SGML file, compressed or not.
-      encodings: Encodings that the file may have beside UTF-8 where it declares none; see ``encoding_of``.
-      resolve_entities: Whether ``&amp;`` becomes ``&``; some published preparations left such as they were.
+      encodings: The encodings that the file may have besides UTF-8 if it declares none; see ``encoding_of``.
+      resolve_entities: Whether ``&amp;`` becomes ``&``; some published preparations left entities unresolved.
 
     Raises:
-      UserError: The file is damaged, ends in the middle, is not in its encoding, defines entities, has a segment
-        within a segment or without an id. The message names file, line and segment.
+      UserError: The file is damaged or incomplete, is not in its encoding, defines entities, or has a segment that
+        contains another segment or has no id. The message names the file, the line and the segment.
     """
     encoding = encoding_of(path, encodings)
     parser = _Parser(path, resolve_entities)
@@ -93,14 +94,14 @@ def _system(values: Mapping[str, str]) -> str:
 
 
 def _resolved(text: str) -> str:
-    """Returns text with its character references and HTML's named entities resolved; what is none stays."""
+    """Returns text with character references and HTML's named entities resolved; anything else stays."""
     return _REFERENCE.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text
 
 
 class _Parser(html.parser.HTMLParser):
-    """Collects segments; ``fed`` yields those that are complete.
+    """Collects segments; ``fed`` yields the complete ones.
 
-    html.parser reads up to the end of ``<seg ...>`` and from ``</seg>`` on; ``_read_text`` reads what is in between.
+    html.parser reads up to the end of ``<seg ...>`` and again from ``</seg>``; ``_read_text`` reads the text between.
     """
 
     def __init__(self, path: compression.PathLike, resolve_entities: bool) -> None:
@@ -112,17 +113,17 @@ class _Parser(html.parser.HTMLParser):
         self._language = ""
         self._documents = 0
         self._is_in_document = False
-        self._id: str | None = None  # of the segment that is being read
+        self._id: str | None = None  # the id of the segment that is being read
         self._line = self._length = 0
         self._pieces: list[str] = []
         self._is_in_text = self._is_in_cdata = False
-        self._held = ""  # the end of what was fed, where it may be the beginning of a tag
+        self._held = ""  # the end of the input so far, if it may be the beginning of a tag
 
     def set_cdata_mode(self, *args: object, **kwargs: object) -> None:
-        """Does nothing: ``<script>`` and ``<title>`` are tags like others here."""
+        """Does nothing, because ``<script>`` and ``<title>`` are ordinary tags here."""
 
     def fed(self, text: str, *, final: bool) -> Iterator[Segment]:
-        """Takes more of the file; yields the segments that are complete with it."""
+        """Processes more of the file and yields the segments that it completes."""
         if _AMPERSAND in text:
             raise self.error("a NUL character, which no text has: the file is damaged, or in another encoding")
         text = text.replace("&", _AMPERSAND)
@@ -135,9 +136,9 @@ class _Parser(html.parser.HTMLParser):
             self.feed(text)
             if final:
                 self.close()
-        except AssertionError as error:  # how html.parser refuses ``<![`` and ``<!DOCTYPE`` with something odd in them
+        except AssertionError as error:  # html.parser raises this for malformed ``<![`` and ``<!DOCTYPE``
             raise self.error(f"markup that is none ({error})") from error
-        if len(self.rawdata) > MOST_CHARACTERS_OF_TAG:  # read again and again until it ends
+        if len(self.rawdata) > MOST_CHARACTERS_OF_TAG:  # html.parser rereads it with each block until it ends
             raise self.error(f"a tag or comment of over {MOST_CHARACTERS_OF_TAG:,} characters: does '>' miss?")
         complete, self._complete = self._complete, []
         yield from complete
@@ -147,7 +148,7 @@ class _Parser(html.parser.HTMLParser):
             raise self.error(f"the file ends within <{self._kind or 'doc'}>: it is incomplete")
 
     def error(self, what: str, lines_ahead: int = 0) -> UserError:
-        """Returns the error for this place."""
+        """Returns the error for the current place in the file, or for a place some lines further on."""
         line = self.getpos()[0] + lines_ahead
         segment = self._id if self._id is not None else self._last_id
         place = f"document {self._document!r}, " if self._document else ""
@@ -155,14 +156,15 @@ class _Parser(html.parser.HTMLParser):
         return UserError(f"{self._path}, line {line}{where}: {what}.")
 
     def parse_starttag(self, i: int) -> int:
-        """Reads a tag, and of a segment the text as well; returns where html.parser goes on, negative as it does."""
+        """Reads a tag, and also the text if it begins a segment; returns the next position (negative: incomplete)."""
         end = super().parse_starttag(i)
         return end if end < 0 or self._id is None else self._read_text(i, end)
 
     def _read_text(self, counted: int, start: int) -> int:
-        """Reads the text of a segment from what was fed; returns where it ends, the end of what was fed if it does not.
+        """Reads the text of a segment from the input so far and returns the position where it ends.
 
-        Lines are counted up to ``counted``, for messages.
+        If the text does not end in this input, this is the end of the input. For messages, ``counted`` is the position
+        up to which lines have been counted.
         """
         self._is_in_text, self._held = True, ""
         while match := (_CDATA_END if self._is_in_cdata else _IN_SEGMENT).search(self.rawdata, start):
@@ -184,7 +186,7 @@ class _Parser(html.parser.HTMLParser):
         return len(self.rawdata)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begins a set, a document or a segment."""
+        """Handles the beginning of a set, a document or a segment."""
         values = {name: _resolved((value or "").replace(_AMPERSAND, "&")).strip() for name, value in attrs}
         if tag == "seg":
             self._last_id = values.get("id", "")
@@ -204,13 +206,13 @@ class _Parser(html.parser.HTMLParser):
             self._language = values.get("lang", "").lower()
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An empty segment, or a tag like others."""
+        """Handles an empty segment, or another tag without an end tag."""
         self.handle_starttag(tag, attrs)
         if tag == "seg":
             self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Ends what began."""
+        """Handles the end of a set, a document or a segment."""
         if tag == "seg":
             if self._id is None:
                 raise self.error("</seg> where no segment began")
@@ -226,7 +228,7 @@ class _Parser(html.parser.HTMLParser):
             self._kind = self._set_system = ""
 
     def _add(self, text: str) -> None:
-        """Adds text to the segment."""
+        """Adds text to the current segment."""
         self._length += len(text)
         if self._length > MOST_CHARACTERS_OF_SEGMENT:
             raise self.error(f"the segment has over {MOST_CHARACTERS_OF_SEGMENT:,} characters: does </seg> miss?")
@@ -238,6 +240,6 @@ class _Parser(html.parser.HTMLParser):
             raise self.error("the document defines entities of its own, which can be made to fill the memory: refused")
 
     def handle_comment(self, data: str) -> None:
-        """Refuses a definition of an entity that stands alone."""
+        """Refuses an entity definition outside a document type."""
         if data.lower().startswith("entity"):
             self.handle_decl(f"<!{data}")

@@ -1,7 +1,7 @@
-"""Where the samples of a split stand: the file and line of each, in some bytes for every stretch of lines.
+"""Records the file and line of each sample of a split, with a few bytes for each run of consecutive lines.
 
-Lines that are held out, dropped or left out by a weight make the number of a sample another one than that of its line;
-who corrects a text needs the line.
+The number of a sample differs from the number of its line if earlier lines were held out, dropped or left out because
+of a weight. A user who wants to correct the text needs the line.
 """
 
 import array
@@ -11,29 +11,29 @@ import pathlib
 
 PathLike = str | os.PathLike
 Place = tuple[PathLike, int]
-# Of 20 bytes each. What comes after more has no place.
+# A run of consecutive lines takes 20 bytes. Samples beyond this number of runs have no recorded place.
 MOST_STRETCHES = 1 << 20
 _NOWHERE = -1
 
 
 class Places:
-    """The places of samples by their positions, from 0.
+    """The places of samples, by sample number from 0.
 
     Attributes:
-      count: How many samples have been added.
+      count: The number of samples that have been added.
     """
 
     def __init__(self) -> None:
-        """Makes an empty list."""
+        """Creates an empty list of places."""
         self.count = 0
         self._paths: list[str] = []
-        self._path: PathLike | None = None  # of the sample before, and the line after it
+        self._path: PathLike | None = None  # the file of the previous sample; below, the line after it
         self._line = 0
-        # Of every stretch of consecutive lines the first position, the number of the file, the line.
+        # For each run of consecutive lines: its first sample number, the index of its file, its first line.
         self._positions, self._files, self._lines = array.array("q"), array.array("i"), array.array("q")
 
     def add(self, place: Place | None) -> None:
-        """Adds the next sample, whose place may be unknown."""
+        """Adds the next sample; None means that its place is unknown."""
         path, line = place or (None, _NOWHERE)
         if path is not self._path or line != self._line or not self.count:
             self._begin(path, line)
@@ -41,18 +41,18 @@ class Places:
         self.count += 1
 
     def of(self, position: int) -> str:
-        """Returns ``train.de:21``, with the folders of the file where another one has its name; empty if unknown."""
+        """Returns a place such as ``train.de:21``, with the full path if file names clash; empty if unknown."""
         stretch = bisect.bisect_right(self._positions, position) - 1
         if not 0 <= position < self.count or stretch < 0 or self._files[stretch] == _NOWHERE:
             return ""
         path = self._paths[self._files[stretch]]
-        # Without the folder, so that the manifest does not depend on where the text lies.
+        # Without the directory, so that the manifest does not depend on the location of the text.
         name = pathlib.PurePath(path).name
         is_unique = sum(pathlib.PurePath(other).name == name for other in self._paths) == 1
         return f"{name if is_unique else path}:{self._lines[stretch] + position - self._positions[stretch]}"
 
     def forget(self) -> None:
-        """Makes all places unknown."""
+        """Removes all samples and their places."""
         self.__init__()  # type: ignore[misc]
 
     def _begin(self, path: PathLike | None, line: int) -> None:

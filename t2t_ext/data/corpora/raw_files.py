@@ -1,4 +1,4 @@
-"""Opens raw files for reading: plain or compressed, on the disk or in an archive (``corpus.tgz:de-en/train.de``)."""
+"""Opens raw files for reading, plain or compressed, on disk or in an archive (``corpus.tgz:de-en/train.de``)."""
 
 import contextlib
 import pathlib
@@ -12,10 +12,10 @@ from t2t_ext.io import inputs
 
 @contextlib.contextmanager
 def opened(path: compression.PathLike) -> Iterator[BinaryIO]:
-    """Opens a file, a pipe or a member of an archive (``ARCHIVE:MEMBER``), buffered, for reading decompressed bytes.
+    """Opens a file, a pipe or a member of an archive (``ARCHIVE:MEMBER``) for buffered reading of decompressed bytes.
 
     Raises:
-      UserError: The file cannot be read, its compression is damaged or incomplete, or it expands beyond all reason.
+      UserError: The file cannot be read, its compressed data are damaged or incomplete, or they expand too much.
     """
     archive, member = archives.split_address(path)
     try:
@@ -32,5 +32,5 @@ def opened(path: compression.PathLike) -> Iterator[BinaryIO]:
 
 
 def on_disk(path: compression.PathLike) -> pathlib.Path:
-    """Returns the file that lies on the disk: the path itself, or the archive that it is a member of."""
+    """Returns the path of the file on disk: the path itself, or the archive for a member of an archive."""
     return pathlib.Path(archives.split_address(path)[0])

@@ -1,9 +1,8 @@
 """Reads lines and pairs of lines from plain, compressed and tab-separated files, byte-exact.
 
-A line ends at LF and nowhere else: U+2028, U+0085 and a CR inside a line are text. One CR
-right before the LF and a byte order mark at the beginning are dropped and counted. What had to
-be dropped or was changed is counted in a ``ReadReport``, together with the place where it
-happened first.
+A line ends only at LF: U+2028, U+0085 and a CR inside a line are text. One CR directly before
+the LF and a byte order mark at the beginning are removed and counted. A ``ReadReport`` counts
+everything that was dropped or changed, and records where each kind occurred first.
 """
 
 import codecs
@@ -30,26 +29,26 @@ LINE_FEEDS = "line_feeds"
 
 _BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 12
-# UTF-16 of Latin letters: more than one byte of so many is NUL, the same one of a character's two bytes.
+# In UTF-16 text with Latin letters, more than one byte in four is NUL, always the same byte of each character.
 _UTF16_NULS = 4
-_UTF16_BYTES = 16  # fewer tell nothing
-_MOST_RETURNS = 4  # CRs in a file of one line
+_UTF16_BYTES = 16  # shorter files are not tested
+_MOST_RETURNS = 4  # CRs allowed in a file of one line
 
 
 @dataclasses.dataclass
 class ReadReport:
-    """Counts what reading dropped or changed.
+    """Counts what was dropped or changed while a split was read.
 
     Attributes:
-      strict: Whether a line that cannot be used is an error (dev, test) rather than dropped (train).
-      drops: Number of dropped samples by reason.
-      notes: Number of changed lines by what was done to them; nothing was lost.
-      first: Where each reason occurred first, ``file:line``.
-      explanations: The error there, for reasons of drops.
-      corpora: Weight, tag, pairs and occurrences of every corpus by its name; see ``t2t_ext.data.corpora.weighting``.
-      at: File and line of the pair that a ``PairSource`` yields now, where it knows them.
-      places: Where the samples stand; see ``add_sample``.
-      held_out: Whether lines were left out for another split.
+      strict: Whether an unusable line is an error (dev, test) instead of being dropped (train).
+      drops: The number of dropped samples by reason.
+      notes: The number of lines changed without loss, by kind of change.
+      first: The place where each reason or change occurred first, as ``file:line``.
+      explanations: The error at this first place, for reasons of drops.
+      corpora: Weight, tag, pairs and occurrences by corpus name; see ``t2t_ext.data.corpora.weighting``.
+      at: The file and line of the pair that a ``PairSource`` is yielding, if known.
+      places: The places of the samples; see ``add_sample``.
+      held_out: Whether lines were held out for another split.
     """
 
     strict: bool = False
@@ -63,12 +62,12 @@ class ReadReport:
     held_out: bool = False
 
     def add_sample(self) -> None:
-        """Notes that the pair that was read last becomes the next sample."""
+        """Records that the pair that was read last becomes the next sample."""
         self.places.add(self.at)
         self.at = None
 
     def name_of(self, position: int) -> str:
-        """Returns what a sample, numbered from 0, is called: its file and line, or its number and what is counted."""
+        """Returns a name of a sample, numbered from 0: its file and line if known, otherwise ``pair 5`` or similar."""
         place = self.places.of(position)
         if place:
             return place
@@ -76,11 +75,11 @@ class ReadReport:
         return f"pair {position + 1:,}{' of those that remain' if some else ''}"
 
     def repetition(self, positions: tuple[int, int] | None) -> str:
-        """Returns which sample repeats which; empty where none does."""
+        """Returns a text such as ``X repeats Y`` for the numbers of two samples; empty for None."""
         return " repeats ".join(map(self.name_of, positions)) if positions else ""
 
     def drop(self, reason: str, path: PathLike, line: int, explanation: str) -> None:
-        """Counts a line that cannot be used; raises a UserError where the report is strict. See ``drop_item``."""
+        """Counts an unusable line; raises a UserError if the report is strict. See ``drop_item``."""
         if self.strict:
             raise UserError(
                 f"{path}, line {line}: {explanation}. Lines of dev and test sets are never dropped; correct it."
@@ -92,8 +91,8 @@ class ReadReport:
 
         Args:
           reason: A short key such as ``"missing_features"``.
-          item: What or where it is.
-          explanation: Its error, for the error of a strict report.
+          item: The name or place of the sample.
+          explanation: What is wrong with the sample; part of the error of a strict report.
 
         Raises:
           UserError: The report is strict.
@@ -111,28 +110,28 @@ class ReadReport:
 
 
 class PairSource(Protocol):
-    """Files that hold sentences and their translations, in any format."""
+    """Files with sentences and their translations, in any format."""
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """All the files."""
+        """All files that are read."""
 
     def count(self) -> int:
         """Returns the number of pairs, usable or not.
 
         Raises:
-          UserError: A file cannot be read, or the sides do not belong together.
+          UserError: A file cannot be read, or the two sides do not fit together.
         """
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, target, further references...) of every pair.
+        """Yields (source, target, further references...) for each usable pair.
 
         Args:
-          report: Where what cannot be used is counted.
-          wanted: Says of a pair's number, from 1, whether it is read; all are by default.
+          report: The report that counts unusable pairs.
+          wanted: Returns whether to read the pair with this number, from 1; by default, all pairs are read.
 
         Raises:
-          UserError: A file cannot be read, or a line of a strict report is unusable.
+          UserError: A file cannot be read, or a line is unusable and the report is strict.
         """
 
 
@@ -141,13 +140,13 @@ class PairFiles:
     """Two line-aligned files, or one tab-separated file.
 
     Attributes:
-      source: Source sentences, one a line; or ``source TAB target`` lines where there is no ``target``.
-      target: Target sentences, one a line, or None.
-      references: Further reference translations, one file each (dev and test sets).
-      advice: What else the user may have meant where a line has not two columns, for messages.
-      columns: Of a tab-separated file, the numbers of the columns that are source and target (and references), from 1;
-        where there are none, the file must have exactly two.
-      encodings: Encodings that the files may have beside UTF-8; see ``charsets.encoding_of_lines``.
+      source: Source sentences, one per line; without ``target``, lines of the form ``source TAB target``.
+      target: Target sentences, one per line, or None.
+      references: Further reference translations, one file each (development and test sets).
+      advice: What else the user may have meant if the columns of a line are wrong, for messages.
+      columns: For a tab-separated file, the numbers of the columns with source and target (and references), from 1. If
+        empty, the file must have exactly two columns.
+      encodings: The encodings that the files may have besides UTF-8; see ``charsets.encoding_of_lines``.
     """
 
     source: pathlib.Path
@@ -159,13 +158,13 @@ class PairFiles:
 
     @classmethod
     def aligned(cls, sides: Iterable[pathlib.Path]) -> Self:
-        """Returns files that are aligned line by line: source, target, and further references."""
+        """Returns a source of line-aligned files, given in the order source, target, further references."""
         source, target, *references = sides
         return cls(source, target, tuple(references))
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """All the files that lie on the disk, the source first; of members of an archive, the archive."""
+        """All files on disk, the source first; for a member of an archive, the archive."""
         return tuple(dict.fromkeys(map(raw_files.on_disk, self.sides)))
 
     @property
@@ -174,10 +173,10 @@ class PairFiles:
         return (self.source, *([self.target] if self.target else []), *self.references)
 
     def count(self) -> int:
-        """Returns how many lines the files have, which must be the same number.
+        """Returns the number of lines, which must be the same in all files.
 
         Raises:
-          UserError: The files have different numbers of lines; the message names files and numbers.
+          UserError: The files have different numbers of lines; the message names the files and the numbers.
         """
         counts = {path: count_lines(path) for path in self.sides}
         if len(set(counts.values())) > 1:
@@ -189,9 +188,9 @@ class PairFiles:
         return counts[self.source]
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, target, further references...) of every line; see ``PairSource.read``.
+        """Yields (source, target, further references...) for each usable line; see ``PairSource.read``.
 
-        Lines with invalid UTF-8 or a wrong number of columns cannot be used.
+        Lines that cannot be decoded or that have a wrong number of columns are unusable.
         """
         columns = [read_lines(path, report, wanted) for path in self.sides]
         rows: Iterator[Sequence[bytes]] = zip(*columns, strict=True)
@@ -231,7 +230,7 @@ class PairFiles:
                 yield tuple(texts)
 
     def _chosen_columns(self, row: Sequence[bytes]) -> Sequence[bytes]:
-        """Returns the columns of a tab-separated line that are wanted; none where it has too few, or not two."""
+        """Returns the wanted columns of a tab-separated line; empty if the number of columns is wrong."""
         if not self.columns:
             return row if len(row) == 2 else ()
         return [row[column - 1] for column in self.columns] if len(row) >= max(self.columns) else ()
@@ -239,17 +238,17 @@ class PairFiles:
 
 @dataclasses.dataclass(frozen=True)
 class ChangedPairs:
-    """Pairs that are changed one by one as they are read; a ``PairSource``. A subclass says how.
+    """A ``PairSource`` that changes each pair while it is read; subclasses define the change.
 
     Attributes:
-      files: Where they are read from.
+      files: The source of the unchanged pairs.
     """
 
     files: PairSource
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """All the files."""
+        """All files that are read."""
         return self.files.paths
 
     def count(self) -> int:
@@ -261,7 +260,7 @@ class ChangedPairs:
         return map(self.change, self.files.read(report, wanted))
 
     def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns a changed pair."""
+        """Returns the changed pair."""
         raise NotImplementedError
 
 
@@ -272,12 +271,12 @@ def read_lines(
 
     Args:
       path: The file; its compression is recognized by its first bytes, not by its name.
-      report: Where dropped carriage returns and byte order marks are counted.
-      counted: Says of a line's number, from 1, whether they are counted there, so that a line of one split is not
-        counted in another one, too; all are by default.
+      report: The report that counts removed carriage returns and byte order marks.
+      counted: Returns whether to count these on the line with this number, from 1, so that a line of one split is not
+        counted in another split too. By default, all lines count.
 
     Raises:
-      UserError: The file cannot be read, is UTF-16 (with a byte order mark or without), or is compressed and damaged.
+      UserError: The file cannot be read, is UTF-16 (with or without a byte order mark), or has damaged compressed data.
     """
     with raw_files.opened(path) as file:
         yield from lines_of(file, path, report, counted)
@@ -289,7 +288,7 @@ def lines_of(
     report: ReadReport | None = None,
     counted: Callable[[int], bool] | None = None,
 ) -> Iterator[bytes]:
-    """Yields the lines of an open file, not decompressed, as ``read_lines`` does; ``path`` is its name for messages."""
+    """Yields the lines of an open file like ``read_lines``, but without decompression; messages name it ``path``."""
     peek = getattr(file, "peek", None)
     head = peek(_HEAD_BYTES) if peek else b""
     lines = iter(file)
@@ -305,10 +304,10 @@ def lines_of(
 
 
 def count_lines(path: PathLike) -> int:
-    """Returns how many lines ``read_lines`` yields, several times faster.
+    """Returns the number of lines that ``read_lines`` would yield, but several times faster.
 
     Raises:
-      UserError: As ``read_lines``, or its lines end at CR alone, as those of old text files do.
+      UserError: As in ``read_lines``, or the lines end with CR only, as in some old text files.
     """
     lines, returns, last = 0, 0, b"\n"
     with raw_files.opened(path) as file:
@@ -327,19 +326,19 @@ def count_lines(path: PathLike) -> int:
 
 
 def _refuse_utf16(path: PathLike, head: bytes) -> None:
-    # Its line feeds are two bytes, so that lines would be split within characters.
+    # A line feed has two bytes in UTF-16, so lines would be split inside characters.
     head = head[:_HEAD_BYTES]
     encoding = "UTF-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else ""
     even, odd = head[::2].count(0), head[1::2].count(0)
     if not encoding and len(head) >= _UTF16_BYTES and _UTF16_NULS * (even + odd) > len(head):
-        # Without a mark it is valid UTF-8, full of NULs.
+        # Without a byte order mark, such text is valid UTF-8 with many NULs.
         encoding = "UTF-16LE" if odd > 4 * even else "UTF-16BE" if even > 4 * odd else ""
     if encoding:
         raise UserError(f"{path} is UTF-16; lines are read as UTF-8. Convert it: iconv -f {encoding} -t UTF-8.")
 
 
 def require_files(paths: Sequence[PathLike], advice: str) -> None:
-    """Raises a UserError that lists the files that are not there; ``advice`` is a sentence: what the user can do."""
+    """Raises a UserError that lists the missing files; ``advice`` is a sentence that says what the user can do."""
     missing = [str(path) for path in paths if not inputs.is_file(path)]
     folders = [path for path in missing if os.path.isdir(path)]
     if folders and folders == missing:

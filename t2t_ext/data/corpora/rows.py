@@ -1,7 +1,7 @@
-"""Reads files of data sets as Hugging Face keeps them: Parquet, and JSON lines.
+"""Reads data set files in the formats of Hugging Face: Parquet and JSON lines.
 
-Each row has the texts in a column ``translation``, which is ``{"de": "...", "en": "..."}`` or, of many languages,
-``{"language": ["de", "en"], "translation": ["...", "..."]}``; or in columns of their own.
+The texts of a row are either in a column ``translation`` or in separate columns. The column ``translation`` contains
+``{"de": "...", "en": "..."}`` or, for many languages, ``{"language": ["de", "en"], "translation": ["...", "..."]}``.
 """
 
 import dataclasses
@@ -19,17 +19,18 @@ TRANSLATION = "translation"
 PARQUET_MAGIC = b"PAR1"
 _BATCH_ROWS = 1024
 
-_Row = Mapping[str, Any] | stored.NotUnicode  # or what is wrong with it
+_Row = Mapping[str, Any] | stored.NotUnicode  # or the error of the row
 
 
 @dataclasses.dataclass(frozen=True)
 class RowFile:
-    """A file of rows; a ``readers.PairSource``.
+    """A file of rows, as a ``readers.PairSource``.
 
     Attributes:
-      path: The file, JSON lines compressed or not.
-      names: Of source and target: languages of the column ``translation``, or columns; ``a.b`` is b in column a.
-      parquet: Whether it is Parquet; otherwise it is JSON lines.
+      path: The file, compressed or not.
+      names: The names of source and target: languages in the column ``translation``, or columns; ``a.b`` is the key b
+        in column a.
+      parquet: Whether the format is Parquet instead of JSON lines.
     """
 
     path: pathlib.Path
@@ -42,7 +43,11 @@ class RowFile:
         return (raw_files.on_disk(self.path),)
 
     def count(self) -> int:
-        """Returns the number of rows; raises a UserError where none has a text that is wanted."""
+        """Returns the number of rows.
+
+        Raises:
+          UserError: A wanted text occurs in no row, or the user has not named the texts.
+        """
         self._check()
         if not self.parquet:
             return count_lines(self.path)
@@ -50,7 +55,7 @@ class RowFile:
             return file.metadata.num_rows
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, target) of every row; line feeds within a text become spaces. See ``PairSource.read``."""
+        """Yields (source, target) for each usable row, with line feeds replaced by spaces; see ``PairSource.read``."""
         self._check()
         for number, row in enumerate(self._rows(), 1):
             if wanted and not wanted(number):
@@ -65,13 +70,13 @@ class RowFile:
                 continue
             if any("\n" in text for text in texts):
                 report.note(LINE_FEEDS, self.path, number)
-            # Not by splitlines: U+2028 and the like are text.
+            # splitlines() would also split at characters such as U+2028, which are text.
             ends = (text.replace("\r\n", "\n").removesuffix("\n") if "\n" in text else text for text in texts)
             yield tuple(text.replace("\n", " ") for text in ends)
 
     def _check(self) -> None:
-        """Raises a UserError with the texts that there are where no row has one that is wanted."""
-        found: dict[str, None] = {}  # of all rows so far: one may lack a translation
+        """Raises a UserError that lists the available texts if a wanted text occurs in no row."""
+        found: dict[str, None] = {}  # the names in all rows so far, because single rows may lack a translation
         missing, readable = list(self.names), 0
         for row in self._rows():
             if isinstance(row, stored.NotUnicode):
@@ -97,10 +102,10 @@ class RowFile:
             )
 
     def _keys(self, found: Mapping[str, Any]) -> list[str]:
-        """Returns what source and target are called in a row: ``de`` may be ``de_DE`` there."""
+        """Returns the names of source and target in a row, where ``de`` may be called ``de_DE``."""
         keys = []
         for name in self.names:
-            others = (key for key in found if key not in self.names)  # pt is not pt-BR where that is the other side
+            others = (key for key in found if key not in self.names)  # pt is not pt-BR if that is the other side
             similar = (key for key in others if f"{key.replace('_', '-')}-".startswith(f"{name.replace('_', '-')}-"))
             keys.append(name if name in found else next(similar, name))
         return keys
@@ -143,7 +148,7 @@ class RowFile:
             raise self._damaged(error) from error
 
     def _is_plain(self) -> bool:
-        """Says whether it is neither compressed as a whole nor a member of an archive, so that parts of it are read."""
+        """Returns whether the file can be read in parts: it is neither compressed as a whole nor inside an archive."""
         if not self.path.is_file():
             return False
         with open(self.path, "rb") as file:
@@ -157,7 +162,7 @@ def _of_batch(batch: Any) -> Iterator[_Row]:
     """Yields the rows of a record batch."""
     try:
         yield from batch.to_pylist()
-    except UnicodeDecodeError:  # before any was yielded
+    except UnicodeDecodeError:  # raised before any row was yielded
         for place in range(batch.num_rows):
             try:
                 (row,) = batch.slice(place, 1).to_pylist()
@@ -168,7 +173,7 @@ def _of_batch(batch: Any) -> Iterator[_Row]:
 
 
 def texts_of(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Returns the texts of a row by language or column; those inside of other columns than ``translation`` as ``a.b``.
+    """Returns the texts of a row by language or column name; texts nested in other columns are named ``a.b``.
 
     >>> texts_of({"id": "1", "translation": {"de": "Haus", "en": "house"}})
     {'id': '1', 'de': 'Haus', 'en': 'house'}

@@ -1,9 +1,9 @@
-"""Pairs out of marked-up files: segments with ids, and WIT3's training text between lines of tags.
+"""Reads pairs from marked-up files: segments with ids, and WIT3's training text with lines of tags.
 
-Segments (SGML, XML) are aligned by the ids of their documents and their own. The training files of WIT3,
-``train.tags.LANGUAGES.LANGUAGE``, have the same lines of text in the same order, though not always the same lines of
-tags (only a translation has a translator). Their lines with a talk's address, number, keywords, speaker, translators
-and reviewers are left out; title and description are text, without their tags.
+Segments (SGML, XML) are aligned by document id and segment id. The two training files of WIT3 for a language pair,
+``train.tags.LANGUAGES.LANGUAGE``, have the same lines of text in the same order, but not always the same lines of tags
+(for example, only a translation names a translator). Lines with a talk's URL, number, keywords, speaker, translators or
+reviewers are skipped. Titles and descriptions are read as text, without their tags.
 """
 
 import collections
@@ -23,25 +23,26 @@ from t2t_ext.errors import UserError
 MISALIGNED = "misaligned_segment"
 EXTRA = "extra_segment"
 _Key = tuple[str, str]
-# A file's sets of the first kinds that it has.
+# Groups of kinds of sets; of each file, the sets of the first group that occurs in it are read.
 _SOURCE_KINDS, _TARGET_KINDS = (("srcset", ""),), (("refset", ""), ("tstset",))
-# The first three anywhere in a line, as the widely used recipe leaves lines out; later releases have the others.
+# The first three tags count anywhere in a line, as in the widely used recipe; later releases have the other tags.
 _LEFT_OUT = re.compile(rb"<(?:url|talkid|keywords)>|^\s*</?(?:speaker|translator|reviewer|doc)\b")
 _KEPT_TAGS = re.compile(rb"</?(title|description)>")
 
 
 @dataclasses.dataclass(frozen=True)
 class SegmentFiles:
-    """A source file and files of its translations (WIT3's XML, NIST's and WMT's SGML); a ``readers.PairSource``.
+    """A source file and its translations (WIT3's XML, NIST's and WMT's SGML), as a ``readers.PairSource``.
 
     Attributes:
       source: The source file.
-      targets: Files of translations. A file may hold several, told apart by ``sysid``: each is a reference.
-      encodings: Encodings that they may have beside UTF-8 where they declare none.
-      replacements: Texts replaced in every segment, in order: (old, new).
+      targets: The files with translations. A file may contain several translations, distinguished by ``sysid``; each of
+        them is a reference.
+      encodings: The encodings that the files may have besides UTF-8 if they declare none.
+      replacements: Pairs (old, new) of strings that are replaced in each segment, in this order.
       resolve_entities: Whether ``&amp;`` becomes ``&``.
-      references: The number of references that there must be; 0 for however many there are.
-      separate: Whether every translation makes a pair of its own with the source, as in training text.
+      references: The required number of references; 0 accepts any number.
+      separate: Whether each translation forms a separate pair with the source, as in training text.
     """
 
     source: pathlib.Path
@@ -54,17 +55,17 @@ class SegmentFiles:
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """All the files, the source first."""
+        """All files on disk, the source first."""
         return tuple(dict.fromkeys(map(raw_files.on_disk, (self.source, *self.targets))))
 
     def count(self) -> int:
-        """Returns the number of source segments; where ``separate``, times that of translations."""
+        """Returns the number of source segments; with ``separate``, multiplied by the number of translations."""
         kinds = collections.Counter(segment.kind for segment in self._segments(self.source))
         segments = sum(kinds[kind] for kind in _chosen_kinds(kinds, _SOURCE_KINDS))
         return segments * (self.translations() if self.separate else 1)
 
     def translations(self) -> int:
-        """Returns the number of translations of every segment: that of files, and of systems within a file."""
+        """Returns the number of translations per segment: the number of systems, summed over the target files."""
         count = 0
         for path in self.targets:
             systems = collections.defaultdict(set)
@@ -74,11 +75,14 @@ class SegmentFiles:
         return count
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, translation, further translations...) of every source segment; see ``PairSource.read``.
+        """Yields (source, translation, further translations...) for each source segment; see ``PairSource.read``.
 
-        Segments without a translation, translations without a source and repeated ids cannot be used. The latter two
-        have no number, and so are counted where the first pair is read. Where ``separate``, every translation is
-        numbered.
+        Segments without a translation, translations without a source and repeated ids are unusable. The latter two have
+        no pair number, so they are counted only if the first pair is wanted. With ``separate``, each translation has
+        its own number.
+
+        Raises:
+          UserError: A file has no segments of its side, or the number of translations is not ``references``.
         """
         counted = report if wanted is None or wanted(1) else None
         source = self._by_id(self.source, counted, _SOURCE_KINDS).get("", {})
@@ -123,7 +127,7 @@ class SegmentFiles:
     def _by_id(
         self, path: pathlib.Path, report: ReadReport | None, kinds: Sequence[Collection[str]], by_system: bool = False
     ) -> dict[str, dict[_Key, Segment]]:
-        """Returns system -> document and segment id -> segment; one system "" unless they are told apart."""
+        """Returns the segments of each system by document id and segment id; one system "" without ``by_system``."""
         found: dict[str, dict[_Key, Segment]] = collections.defaultdict(dict)
         everything = list(self._segments(path))
         chosen = _chosen_kinds({segment.kind for segment in everything}, kinds)
@@ -139,9 +143,9 @@ class SegmentFiles:
 
 
 def _chosen_kinds(there: Collection[str], wanted: Sequence[Collection[str]]) -> Collection[str]:
-    """Returns the kinds of sets of a file that are read: the first of those wanted, but all where it has none of them.
+    """Returns the kinds of sets to read from a file: the first wanted group that occurs, otherwise all kinds there.
 
-    (WIT3 gives some references as the source of the other direction alone.)
+    (WIT3 publishes some references only as the source of the opposite direction.)
     """
     found = ([kind for kind in there if kind in kinds] for kinds in wanted)
     return next(filter(None, found), list(there))
@@ -149,12 +153,12 @@ def _chosen_kinds(there: Collection[str], wanted: Sequence[Collection[str]]) -> 
 
 @dataclasses.dataclass(frozen=True)
 class TaggedLineFiles:
-    """The training text of a language pair; a ``readers.PairSource``.
+    """WIT3's training text of a language pair, as a ``readers.PairSource``.
 
     Attributes:
-      source: The source side.
-      target: The target side.
-      encodings: Encodings that they may have beside UTF-8; see ``charsets.encoding_of_lines``.
+      source: The file of the source side.
+      target: The file of the target side.
+      encodings: The encodings that the files may have besides UTF-8; see ``charsets.encoding_of_lines``.
     """
 
     source: pathlib.Path
@@ -171,7 +175,7 @@ class TaggedLineFiles:
         return sum(1 for _ in self._lines())
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, target) of every line of text; see ``PairSource.read``."""
+        """Yields (source, target) for each line of text; see ``PairSource.read``."""
         sides = (self.source, self.target)
         encodings = [encoding_of_lines(path, self.encodings) if self.encodings else "utf-8" for path in sides]
         for number, lines in enumerate(self._lines(report, wanted), 1):
@@ -191,7 +195,7 @@ class TaggedLineFiles:
     def _lines(
         self, report: ReadReport | None = None, wanted: Callable[[int], bool] | None = None
     ) -> Iterator[tuple["_Line", "_Line"]]:
-        """Yields a line and its translation; raises a UserError where a title stands beside something else."""
+        """Yields lines with their translations; raises a UserError if a title stands beside anything but a title."""
         files = self.source, self.target
         for pair in itertools.zip_longest(*(_text_lines(path, report, wanted) for path in files)):
             one, other = pair
@@ -208,7 +212,7 @@ class TaggedLineFiles:
 
 
 class _Line(NamedTuple):
-    """A line of text: its number in the file, the tag that it stood in ("" for none), the text without it."""
+    """A line of text: its number in the file, the tag around it ("" if none), and the text without the tag."""
 
     number: int
     tag: str
@@ -218,7 +222,7 @@ class _Line(NamedTuple):
 def _text_lines(
     path: pathlib.Path, report: ReadReport | None = None, wanted: Callable[[int], bool] | None = None
 ) -> Iterator[_Line]:
-    """Yields the lines of text; what is dropped of lines is counted where the next line of text is wanted."""
+    """Yields the lines of text; characters removed from a line are counted if the next line of text is wanted."""
     pair = 1
 
     def counted(line: int) -> bool:

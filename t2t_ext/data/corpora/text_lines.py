@@ -1,4 +1,4 @@
-"""Lines of text that a command reads and writes: as many out as in, whatever bytes they hold."""
+"""Reads and writes the lines of a command's input and output: one output line per input line, whatever its bytes."""
 
 import codecs
 import contextlib
@@ -17,7 +17,7 @@ from t2t_ext.io import files, inputs, log, outputs
 STANDARD = outputs.STANDARD
 MOST_LINES = 100_000_000
 WINDOW_LINES = 10_000
-# Lines can be long: what is made of a window, token ids above all, takes some tens of bytes a character.
+# Limits windows of long lines: the data computed for a window, mainly token ids, take tens of bytes per character.
 WINDOW_CHARACTERS = 1 << 22
 _SHOWN_NUMBERS = 10
 _KEPT_NUMBERS = 1000
@@ -27,11 +27,11 @@ Add = Callable[[Iterable[str]], None]
 
 @dataclasses.dataclass(frozen=True)
 class TextLines:
-    """The lines of a file.
+    """The lines of a file or of standard input.
 
     Attributes:
-      name: The file, or ``standard input``.
-      lines: A list of its lines, without LF or CR LF, or of its sources of feature vectors; or ``StoredLines``.
+      name: The name of the file, or ``standard input``.
+      lines: A list of the lines, without LF or CR LF, or of sources of feature vectors; or ``StoredLines``.
     """
 
     name: str
@@ -39,16 +39,16 @@ class TextLines:
 
 
 class StoredLines:
-    """The lines of a file or of standard input as ``read`` reads them, anew whenever they are asked for.
+    """The lines of a file or of standard input, which are read again for each iteration instead of kept in memory.
 
-    What was changed is warned of once. Standard input is kept in a private file until the command ends.
+    Warnings about changed lines appear only once. Standard input is saved to a private file until the command ends.
     """
 
     def __init__(self, path: str) -> None:
-        """Counts them.
+        """Counts the lines.
 
         Raises:
-          UserError: As ``read``.
+          UserError: As in ``read``.
         """
         self._path, self._told = path, False
         if path == STANDARD:
@@ -72,34 +72,34 @@ class StoredLines:
 
 
 class LineNumbers:
-    """How many lines there is something to say about, and the first thousand of their numbers; memory stays bounded.
+    """Counts the lines that a message is about and keeps their first thousand numbers, so that memory is bounded.
 
     Attributes:
-      count: How many lines.
-      first: The first numbers.
+      count: The number of lines.
+      first: The first line numbers, at most 1,000.
     """
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
-        """Counts the numbers."""
+        """Counts the given line numbers."""
         self.count = 0
         self.first: list[int] = []
         self.add(numbers)
 
     def add(self, numbers: Iterable[int]) -> None:
-        """Counts further numbers."""
+        """Counts further line numbers."""
         for number in numbers:
             self.count += 1
             if self.count <= _KEPT_NUMBERS:
                 self.first.append(number)
 
     def __str__(self) -> str:
-        """Returns how many lines and the first of their numbers for a message: ``2 lines (3, 17)``."""
+        """Returns the count and the first line numbers for a message, such as ``2 lines (3, 17)``."""
         shown = ", ".join(map(str, self.first[:_SHOWN_NUMBERS])) + (", ..." if self.count > _SHOWN_NUMBERS else "")
         return f"{self.count} line{'s' if self.count > 1 else ''} ({shown})"
 
 
 def check_as_many(first: Any, second: Any, advice: str) -> None:
-    """Raises a UserError unless two texts, which have a ``name`` and ``lines``, have as many lines."""
+    """Raises a UserError unless two texts, which have a ``name`` and ``lines``, have the same number of lines."""
     if len(second.lines) != len(first.lines):
         raise UserError(
             f"Unequal numbers of lines: {len(first.lines)} in {first.name}, {len(second.lines)} in {second.name}. "
@@ -108,7 +108,7 @@ def check_as_many(first: Any, second: Any, advice: str) -> None:
 
 
 def read(path: str) -> TextLines:
-    """Reads all lines of a file, plain or gzipped, or of standard input (``-``); warns of what was changed.
+    """Returns all lines of a file, plain or compressed, or of standard input (``-``); warns about changed lines.
 
     Raises:
       UserError: The file cannot be read, or has more than ``MOST_LINES`` lines.
@@ -119,19 +119,19 @@ def read(path: str) -> TextLines:
 
 
 def stored(path: str) -> TextLines:
-    """Returns the lines that ``read`` returns, which are read when they are needed, and kept nowhere.
+    """Returns the same lines as ``read``, but reads them when they are needed instead of keeping them in memory.
 
     Raises:
-      UserError: As ``read``; the lines themselves, where the file changes meanwhile.
+      UserError: As in ``read``. Iterating over the lines also raises it if the file has changed since.
     """
     return TextLines(_named(path), StoredLines(path))
 
 
 def count(path: str) -> int | None:
-    """Returns how many lines ``stream`` yields of a file, all of which it reads; None of standard input.
+    """Reads a whole file to return the number of lines that ``stream`` yields; returns None for standard input.
 
     Raises:
-      UserError: As ``read``.
+      UserError: As in ``read``.
     """
     if path == STANDARD:
         return None
@@ -150,7 +150,7 @@ def _check_most(name: str, lines: int) -> None:
 
 
 def windows(lines: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yields lines in lists of ``WINDOW_LINES``, or fewer where they are long; each is read when it is asked for."""
+    """Yields lists of at most ``WINDOW_LINES`` lines, fewer if the lines are long; reads each list only when needed."""
     window: list[Any] = []
     characters = 0
     for line in lines:
@@ -164,7 +164,7 @@ def windows(lines: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def stream(path: str, *, quiet: bool = False) -> Iterator[str]:
-    """Yields the lines of a file as ``read`` reads them, in memory that does not grow; warns at the end."""
+    """Yields the lines of a file as in ``read``, using constant memory; warns at the end unless ``quiet``."""
     name, report, invalid = _named(path), readers.ReadReport(), LineNumbers()
     with inputs.standard_input() if path == STANDARD else contextlib.nullcontext() as file:
         raw = readers.read_lines(path, report) if file is None else readers.lines_of(file, name, report)
@@ -183,9 +183,9 @@ def stream(path: str, *, quiet: bool = False) -> Iterator[str]:
 
 
 def write(path: str, lines: Iterable[str]) -> None:
-    """Writes lines to a file, which then is complete or not there, or to standard output (``-``), as they come.
+    """Writes lines atomically to a file, or as they come to standard output (``-``).
 
-    On a terminal control characters are shown, not carried out.
+    On a terminal, control characters are made visible instead of being executed.
     """
     with writer(path) as add:
         add(lines)
@@ -193,9 +193,9 @@ def write(path: str, lines: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def writers(*paths: str) -> Iterator[list[Add | None]]:
-    """Gives what ``writer`` does for each path, None for an empty one, after what killed processes left is removed.
+    """Yields the function of ``writer`` for each path, None for an empty path.
 
-    The files get their names together, at the end of the block.
+    First removes files that killed processes left. The files get their final names together at the end of the block.
     """
     for path in set(paths) - {"", STANDARD}:
         files.remove_leftovers(outputs.Destination.of(path).path.parent)
@@ -205,7 +205,7 @@ def writers(*paths: str) -> Iterator[list[Add | None]]:
 
 @contextlib.contextmanager
 def writer(path: str) -> Iterator[Add]:
-    """Gives a function that adds lines as ``write`` does, call by call; a file is there at the end of the block."""
+    """Yields a function that writes lines as ``write`` does, call by call; a file is complete when the block ends."""
 
     def print_lines(lines: Iterable[str]) -> None:
         sys.stdout.flush()
@@ -217,7 +217,7 @@ def writer(path: str) -> Iterator[Add]:
         return
     destination = outputs.Destination.of(path)
     with contextlib.ExitStack() as stack:
-        if destination.through:  # whoever reads the pipe gets the lines as they come
+        if destination.through:  # the reader of the pipe gets the lines as they come
             written = destination.path
             stack.enter_context(files.explained(written, written))
             file = stack.enter_context(destination.opened_through())
@@ -226,7 +226,7 @@ def writer(path: str) -> Iterator[Add]:
             file = stack.enter_context(open(written, "wb"))
 
         def add(lines: Iterable[str]) -> None:
-            # Among several files that are open, the message names this one.
+            # Makes the message name this file if several are open.
             with files.explained(pathlib.Path(path), written):
                 file.writelines(_blocks(lines))
                 if destination.through:
@@ -242,18 +242,18 @@ def _blocks(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 def one_line(text: str, *, tabs: bool = True) -> str:
-    """Returns a text (byte fallback lets a model write LF) as one line of a file; without ``tabs``, as one column."""
+    """Replaces line feeds, which a model can generate by byte fallback, with spaces; without ``tabs``, tabs as well."""
     text = text.replace("\n", " ")
     return text if tabs else text.replace("\t", " ")
 
 
 def typed_lines() -> Iterator[str]:
-    """Yields lines as they come from a terminal, after a prompt, or from a pipe, up to ``q`` or the end."""
+    """Yields lines as they arrive from a terminal (after a prompt) or from a pipe, until ``q`` or the end of input."""
     if sys.stdin.isatty():
         import readline  # noqa: F401 - gives input() a history and editing
 
         print("Text to translate; q or Ctrl-D leaves.", file=sys.stderr)
-        # As bytes of any locale come back: what is not UTF-8 must not end the session.
+        # Undecodable bytes are passed through and replaced below, because they must not end the session.
         if isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.reconfigure(errors="surrogateescape")
         typed: Iterator[str] = iter(lambda: input("> "), None)

@@ -1,8 +1,8 @@
 """Reads translation memories (TMX 1.4) of any size as a stream.
 
-A ``<tu>`` has a ``<tuv xml:lang="de-AT">`` for every language with the text in its ``<seg>``. Markup within the text
-(``<bpt>``, ``<ept>``, ``<ph>``, ``<it>``, ``<ut>``) is the formatting of some program and left out; of ``<hi>`` the
-text is kept. Entities that a file defines itself, which can be made to fill the memory, are refused (``defusedxml``).
+A ``<tu>`` has a ``<tuv xml:lang="de-AT">`` for each language, with the text in its ``<seg>``. Markup inside the text
+(``<bpt>``, ``<ept>``, ``<ph>``, ``<it>``, ``<ut>``) is program-specific formatting and is left out; the text inside
+``<hi>`` is kept. Entities that a file itself defines could fill the memory and are refused (``defusedxml``).
 """
 
 import collections
@@ -24,12 +24,12 @@ _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 @dataclasses.dataclass(frozen=True)
 class TmxFile:
-    """A translation memory; a ``readers.PairSource``.
+    """A translation memory, as a ``readers.PairSource``.
 
     Attributes:
       path: The file, compressed or not.
-      source_language: Tag of the language that is translated from; ``de`` is ``de-AT`` and ``DE_de`` too.
-      target_language: Tag of the language that is translated into.
+      source_language: The tag of the source language; ``de`` also matches ``de-AT`` and ``DE_de``.
+      target_language: The tag of the target language, which matches in the same way.
     """
 
     path: pathlib.Path
@@ -49,7 +49,11 @@ class TmxFile:
         return (raw_files.on_disk(self.path),)
 
     def count(self) -> int:
-        """Returns the number of translation units; raises a UserError where none is in both languages."""
+        """Returns the number of translation units.
+
+        Raises:
+          UserError: No unit has texts in both languages.
+        """
         units, pairs = 0, 0
         seen: collections.Counter[str] = collections.Counter()
         for unit in _units(self.path):
@@ -65,7 +69,7 @@ class TmxFile:
         return units
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, target) of every unit, the first of several texts in a language; see ``PairSource.read``."""
+        """Yields (source, target) for each unit, with the first text of each language; see ``PairSource.read``."""
         for number, unit in enumerate(_units(self.path), 1):
             if wanted and not wanted(number):
                 continue
@@ -77,7 +81,7 @@ class TmxFile:
                 yield source, target
 
     def _texts(self, unit: "_Unit") -> tuple[str | None, str | None]:
-        """Returns source and target of a unit: of ``pt`` the text in ``pt``, else ``pt-PT``, never the other side's."""
+        """Returns a unit's source and target: for ``pt``, the text in ``pt``, or in ``pt-PT`` if not the other side."""
         wanted = [_normal(language) for language in (self.source_language, self.target_language)]
         found: list[str | None] = []
         for own, other in (wanted, wanted[::-1]):
@@ -87,7 +91,7 @@ class TmxFile:
 
 
 class _Unit(NamedTuple):
-    """A translation unit: the line that it begins in, and its texts by language tag in lower case."""
+    """A translation unit: the line on which it begins, and its texts by lowercased language tag."""
 
     line: int
     texts: dict[str, str]
@@ -98,7 +102,7 @@ def _normal(tag: str) -> str:
 
 
 def _units(path: pathlib.Path) -> Iterator[_Unit]:
-    """Yields the translation units as they are read; memory holds one block of the file."""
+    """Yields the translation units as they are read, keeping only one block of the file in memory."""
     from xml.etree.ElementTree import ParseError
 
     import defusedxml
@@ -122,14 +126,14 @@ def _units(path: pathlib.Path) -> Iterator[_Unit]:
             f"{path}, line {target.line()}: the document defines entities of its own or refers to other files, which "
             f"can be made to fill the memory or to read what it should not: refused."
         ) from error
-    except (LookupError, ValueError) as error:  # of the parser, about the encoding that the file declares
+    except (LookupError, ValueError) as error:  # from the parser, about the declared encoding
         raise UserError(
             f"{path} declares an encoding that TMX is not read in ({error}); convert it to UTF-8, and its declaration."
         ) from error
 
 
 class _Target:
-    """Collects units from the parser's events."""
+    """Collects translation units from the events of the parser."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -141,16 +145,16 @@ class _Target:
         self._pieces: list[str] | None = None
 
     def taken(self) -> list[_Unit]:
-        """Returns the units that are complete and forgets them."""
+        """Returns the complete units and forgets them."""
         complete, self._complete = self._complete, []
         return complete
 
     def place(self) -> str:
-        """Returns which unit is being read, for messages."""
+        """Returns the number of the current unit, for messages."""
         return f", unit {self._number:,}" if self._number else ""
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """An element begins."""
+        """Handles the beginning of an element."""
         tag = tag.rpartition("}")[2]  # some programs declare a namespace
         if self._pieces is not None:
             self._formatting += tag in _FORMATTING
@@ -163,7 +167,7 @@ class _Target:
             self._pieces, self._length = [], 0
 
     def data(self, text: str) -> None:
-        """Text within an element."""
+        """Handles text inside an element."""
         if self._pieces is not None and not self._formatting:
             self._length += len(text)
             if self._length > _MOST_CHARACTERS_OF_SEGMENT:
@@ -174,7 +178,7 @@ class _Target:
             self._pieces.append(text)
 
     def end(self, tag: str) -> None:
-        """An element ends."""
+        """Handles the end of an element."""
         tag = tag.rpartition("}")[2]
         if tag == "seg" and self._pieces is not None:
             text = " ".join("".join(self._pieces).split("\n")) if self._pieces else ""
@@ -186,4 +190,4 @@ class _Target:
             self._complete.append(_Unit(self._began, self._texts))
 
     def close(self) -> Any:
-        """The document ends."""
+        """Handles the end of the document."""

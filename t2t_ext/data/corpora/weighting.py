@@ -1,8 +1,9 @@
-"""Training text from several corpora: how often each one's pairs occur, and which tag their source begins with.
+"""Combines training text from several corpora with weights and source tags.
 
-A corpus of weight 2 has every pair twice, one of weight 0.5 every other pair: a weight w means that a pair occurs
-floor(w) times, and once more where a hash of its text falls below the fractional part. So the choice depends on the
-pairs alone, not on their order, the number of processes or a seed, and a corpus that is read again gives the same.
+With weight 2, each pair of a corpus occurs twice; with weight 0.5, about half of the pairs occur. For weight w, a pair
+occurs floor(w) times, and once more if a hash of its text falls below the fractional part of w. The selection therefore
+depends only on the pairs, not on their order, the number of processes or a seed. Reading a corpus again gives the same
+result.
 
 A tag is a word such as ``<2de>`` or ``<paracrawl>`` in front of the source, as in Johnson et al. 2017 (target
 language), https://aclanthology.org/Q17-1024, and Caswell et al. 2019 (back-translations),
@@ -31,7 +32,7 @@ _MOST_OCCURRENCES = 1000
 
 
 class WeightedPair(tuple):
-    """(source, target, further references...) that occurs ``times`` times."""
+    """A pair (source, target, further references...) that occurs ``times`` times."""
 
     times: int = 1
 
@@ -44,13 +45,13 @@ class WeightedSample(dict):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusSource:
-    """Files that make one corpus, with its weight and tag; itself a ``PairSource``.
+    """The files of one corpus with its weight and tag, as a ``PairSource``.
 
     Attributes:
-      name: What the corpus is called in reports.
-      files: Where its pairs are, read one after the other.
-      weight: How often every pair occurs on average, at least 0.
-      tag: What the source begins with, such as ``<2de>``; empty for nothing.
+      name: The name of the corpus in reports.
+      files: The sources of its pairs, which are read one after the other.
+      weight: How often a pair occurs on average, at least 0.
+      tag: The tag at the beginning of each source, such as ``<2de>``; empty for no tag.
     """
 
     name: str
@@ -60,17 +61,17 @@ class CorpusSource:
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """All the files."""
+        """All files that are read."""
         return tuple(path for files in self.files for path in files.paths)
 
     def count(self) -> int:
-        """Returns the number of pairs of the files, not counting the weight; see ``PairSource.count``."""
+        """Returns the number of pairs in the files, regardless of the weight; see ``PairSource.count``."""
         return sum(files.count() for files in self.files)
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields every pair that occurs at all once, tagged; a ``WeightedPair`` where it occurs more than once.
+        """Yields each tagged pair once, as a ``WeightedPair`` if it occurs repeatedly; skips pairs that do not occur.
 
-        The report takes the pairs and occurrences of this corpus; numbers of pairs go through all the files. See
+        The report counts the pairs and occurrences of this corpus. Pairs are numbered consecutively over all files. See
         ``PairSource.read``.
         """
         described = {"weight": self.weight, "tag": self.tag, PAIRS: 0, OCCURRENCES: 0}
@@ -94,15 +95,15 @@ class CorpusSource:
 
 
 class ReversedPairs(ChangedPairs):
-    """Pairs of which source and target change places. Of several references the first remains."""
+    """A ``PairSource`` that swaps source and target, keeping only the first of several references."""
 
     def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns (target, source)."""
+        """Returns the pair (target, source)."""
         return pair[1], pair[0]
 
 
 def occurrences(weight: float, texts: Sequence[str]) -> int:
-    """Returns how often a pair occurs in a corpus of a weight (at least 0), whichever side comes first in ``texts``."""
+    """Returns how often a pair occurs in a corpus with this weight (at least 0), whichever side comes first."""
     whole = math.floor(weight)
     fraction = weight - whole
     if not fraction:
@@ -113,11 +114,11 @@ def occurrences(weight: float, texts: Sequence[str]) -> int:
 
 
 def as_sample(row: tuple[str, ...], multiple_references: bool) -> dict[str, Any]:
-    """Returns the sample of a pair: ``inputs`` and ``targets``.
+    """Returns a pair as a sample with the keys ``inputs`` and ``targets``.
 
     Args:
-      row: (source, target, further references...).
-      multiple_references: Whether ``targets`` is the list of all references.
+      row: The pair (source, target, further references...).
+      multiple_references: Whether ``targets`` is the list of all references instead of the first reference.
     """
     source, *targets = row
     sample = {"inputs": source, "targets": targets if multiple_references else targets[0]}
@@ -129,10 +130,10 @@ def as_sample(row: tuple[str, ...], multiple_references: bool) -> dict[str, Any]
 
 
 def checked_tag(tag: str, where: str) -> str:
-    """Returns a tag.
+    """Returns a tag after checking its form; it may be empty.
 
     Raises:
-      UserError: It is not of that form, or means something else in a vocabulary.
+      UserError: The tag is not one word in angle brackets, or it has another meaning in vocabularies.
     """
     if tag and not _TAG.fullmatch(tag):
         raise UserError(f"{where}: the tag {tag!r} must be one word in angle brackets, such as <2de> or <paracrawl>.")
@@ -142,10 +143,10 @@ def checked_tag(tag: str, where: str) -> str:
 
 
 def checked_weight(text: str | float, where: str) -> float:
-    """Returns a weight.
+    """Returns a weight as a number.
 
     Raises:
-      UserError: It is not a number from 0 to 1,000.
+      UserError: The weight is not a number from 0 to 1,000.
     """
     try:
         weight = float(text)
@@ -157,7 +158,7 @@ def checked_weight(text: str | float, where: str) -> float:
 
 
 def listed(text: str, count: int, flag: str) -> list[str]:
-    """Returns the values of a comma-separated list, one for each corpus; none where the text is empty.
+    """Returns the values of a comma-separated list, one for each corpus; an empty list if the text is empty.
 
     Raises:
       UserError: There are more or fewer values than corpora.
@@ -172,15 +173,15 @@ def listed(text: str, count: int, flag: str) -> list[str]:
 
 
 def named(text: str, names: Iterable[str], option: str) -> Mapping[str, str]:
-    """Returns the values of ``"paracrawl:0.5,yandex:2"`` by corpus.
+    """Returns the values in a text such as ``"paracrawl:0.5,yandex:2"`` by corpus name.
 
     Args:
-      text: Corpora and values; a value alone is that of all corpora.
-      names: The corpora that there are.
-      option: The option's name, for messages.
+      text: Corpora and their values, or a single value for all corpora.
+      names: The names of the existing corpora.
+      option: The name of the option, for messages.
 
     Raises:
-      UserError: There is no such corpus (close names are suggested), or one is named twice or has no value.
+      UserError: A corpus does not exist (the message suggests close names), is named twice or has no value.
     """
     names = list(names)
     if text and ":" not in text and "," not in text:
@@ -202,13 +203,13 @@ def named(text: str, names: Iterable[str], option: str) -> Mapping[str, str]:
 
 
 def tagged(lines: Sequence[str], tags: Sequence[str], *, tag: str = "", default_tag: str = "") -> list[str]:
-    """Returns lines that are to be translated with the tag in front that the model expects there.
+    """Returns lines for translation, each with the tag that the model expects in front of it.
 
     Args:
-      lines: The lines; empty ones stay so.
+      lines: The lines; blank ones get no tag.
       tags: The tags that the model knows.
-      tag: What every line begins with, in place of a tag that it has; empty to leave those alone.
-      default_tag: What lines without a tag begin with, where no ``tag`` is given.
+      tag: The tag for all lines, which replaces the tag of a line; if empty, tags of lines stay as they are.
+      default_tag: The tag for lines without a tag if no ``tag`` is given.
 
     Raises:
       UserError: The model does not know ``tag``.

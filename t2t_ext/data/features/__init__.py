@@ -1,1 +1,1 @@
-"""Types of features of samples, and sequences of float vectors in files of their own."""
+"""Defines the types of features in samples, and stores sequences of float vectors in separate files."""

@@ -1,13 +1,14 @@
-"""Sequences of float vectors in files of their own, read through the page cache and never as a whole.
+"""Stores sequences of float vectors in separate files, and reads them through memory mapping.
 
-Features of images are too many for memory: COCO's 123,287 images of 36 regions of 2,048 numbers are 36 GB as float32.
-So the shards only hold the *number* of each sample's sequence, and the sequences lie side by side in ``.npy`` files,
-which are mapped into memory: what a batch needs is read when it is made, and the captions of an image share one.
+Image features do not fit in memory: COCO's 123,287 images with 36 regions of 2,048 numbers take 36 GB as float32. The
+shards therefore contain only the *number* of each sample's sequence. The sequences themselves are concatenated in
+memory-mapped ``.npy`` files. A batch reads only the sequences that it needs, and all captions of an image share one
+sequence.
 
-    NAME-SPLIT.FEATURE-00000.npy, -00001.npy, ...    the vectors, [vectors, depth], no sequence in two files
-    NAME-SPLIT.FEATURE-lengths.npy                   int32 [sequences], how many vectors each has
+    NAME-SPLIT.FEATURE-00000.npy, -00001.npy, ...    vectors [vectors, depth]; no sequence is split between files
+    NAME-SPLIT.FEATURE-lengths.npy                   int32 [sequences], the number of vectors of each sequence
 
-Legend: M sequences, F depth.
+Legend: M number of sequences, F depth.
 """
 
 import hashlib
@@ -26,16 +27,16 @@ DAMAGED = "damaged_features"
 
 
 class FloatWriter:
-    """Writes the sequences of one feature of a split, in the order in which they come.
+    """Writes the sequences of one feature of a split, in the order in which they are added.
 
     Attributes:
-      names: What each sequence is called: the key of a lazy value, else its number.
+      names: The name of each sequence: the key of a lazy value, otherwise the number of the sequence.
     """
 
     def __init__(
         self, directory: pathlib.Path, base_name: str, split: str, feature: str, kind: Floats, *, share: bool
     ) -> None:
-        """Writes nothing yet; ``kind`` declares the feature, ``share`` says whether equal values are kept once."""
+        """Prepares for writing; ``kind`` declares the feature, ``share`` says whether equal values are stored once."""
         self._directory, self._kind, self._share = directory, kind, share
         self._prefix = f"{base_name}-{split}.{feature}"
         self._dtype = np.dtype(kind.storage).newbyteorder("<")
@@ -47,10 +48,10 @@ class FloatWriter:
         self.names: list[str] = []
 
     def add(self, value: np.ndarray | Lazy) -> int:
-        """Keeps a value; returns the number of its sequence.
+        """Stores a value and returns the number of its sequence.
 
         Raises:
-          UnusableValue: It cannot be read or kept.
+          UnusableValue: The value cannot be read or stored.
         """
         if isinstance(value, Lazy):
             key: str | bytes = value.key
@@ -70,7 +71,7 @@ class FloatWriter:
         return number
 
     def close(self) -> dict[str, Any]:
-        """Ends the files; returns their description for the manifest."""
+        """Completes the files and returns their description for the manifest."""
         self._end_file()
         lengths = np.array(self._lengths, np.int32)
         name = f"{self._prefix}-lengths.npy"
@@ -86,7 +87,7 @@ class FloatWriter:
         }
 
     def _checked(self, array: np.ndarray) -> np.ndarray:
-        """Returns the array in the type in which it is kept."""
+        """Returns the array in the storage dtype; raises ``UnusableValue`` if the shape or a number is unsuitable."""
         error = self._kind.complaint(array)
         if error:
             raise UnusableValue(DAMAGED, error)
@@ -114,7 +115,7 @@ class FloatWriter:
         self._lengths.append(len(array))
 
     def _write_header(self, file: BinaryIO) -> None:
-        # NumPy leaves room for the first axis to grow, so that the header can be written again in its place.
+        # NumPy pads the header so that the first axis can grow; the header can therefore be overwritten in place.
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._vectors, self._kind.depth)}
         np.lib.format.write_array_header_1_0(file, header)
 
@@ -127,19 +128,19 @@ class FloatWriter:
 
 
 class FloatSequences(Sequence[np.ndarray]):
-    """The sequences of a feature of a split, read where they lie.
+    """The sequences of one feature of a split, which are read directly from their files.
 
     Attributes:
-      lengths: int32 [M], vectors of each.
-      depth: F.
-      dtype: Of the vectors.
+      lengths: int32 [M], the number of vectors of each sequence.
+      depth: F, the length of each vector.
+      dtype: The dtype of the vectors.
     """
 
     def __init__(self, files: Sequence[np.ndarray], lengths: np.ndarray, depth: int) -> None:
-        """Takes arrays [vectors, F] that hold the sequences one after the other, and their lengths.
+        """Takes arrays [vectors, F] of concatenated sequences, and the lengths of the sequences.
 
         Raises:
-          ValueError: They do not fit together.
+          ValueError: The arrays and lengths do not fit together.
         """
         self.lengths = np.asarray(lengths, np.int32)
         self.depth = depth
@@ -154,7 +155,12 @@ class FloatSequences(Sequence[np.ndarray]):
 
     @classmethod
     def open(cls, directory: pathlib.Path, described: dict[str, Any], repair: str) -> Self:
-        """Opens the files that ``FloatWriter.close`` described; reads only the lengths. ``repair`` is for messages.
+        """Opens the files that ``FloatWriter.close`` described, reading only the lengths.
+
+        Args:
+          directory: The directory of the files.
+          described: The description that ``FloatWriter.close`` returned.
+          repair: The command that creates the files again, for messages.
 
         Raises:
           UserError: A file is missing or damaged.
@@ -177,7 +183,7 @@ class FloatSequences(Sequence[np.ndarray]):
     @overload
     def __getitem__(self, index: slice) -> list[np.ndarray]: ...
     def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
-        """Returns the vectors [length, F] of a sequence as they are kept, read when they are used."""
+        """Returns the vectors [length, F] of a sequence in the storage dtype; they are read from disk when used."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
@@ -191,21 +197,21 @@ class FloatSequences(Sequence[np.ndarray]):
         return self._files[file][first : first + length]
 
     def padded(self, numbers: np.ndarray, width: int) -> np.ndarray:
-        """Returns the sequences with these numbers, padded by zeros.
+        """Returns the sequences with the given numbers, padded with zeros.
 
         Args:
-          numbers: int32 [R]; -1 for a row of zeros alone.
-          width: S, at least the longest of them.
+          numbers: int32 [R], numbers of sequences; -1 gives only zeros.
+          width: S, at least the length of the longest of these sequences.
 
         Returns:
-          [R, S, F] as they are kept.
+          Array [R, S, F] in the storage dtype.
         """
         arrays = [None if number < 0 else self[int(number)] for number in numbers]
         return padded(arrays, int(width), self.depth, self.dtype)
 
 
 def padded(arrays: Sequence[np.ndarray | None], width: int, depth: int, dtype: np.typing.DTypeLike) -> np.ndarray:
-    """Returns arrays [S_i, F] side by side, [number of arrays, width, F], zeros after them and where there is none."""
+    """Returns arrays [S_i, F] as one array [number of arrays, width, F], padded with zeros; None gives only zeros."""
     together = np.zeros([len(arrays), width, depth], dtype)
     for row, array in enumerate(arrays):
         if array is not None:

@@ -1,15 +1,15 @@
-"""Sources that are feature vectors instead of text: what they are called, and reading them from files.
+"""Reads sources that are feature vectors instead of text, such as the regions of images.
 
-Three kinds of files are read:
+Three kinds of files are supported:
 
-* ``.npy``: one source [regions, F], or many [sources, regions, F], rows of zeros alone being padding.
-* ``.npz``: one source under the name ``feat``, or a source under every name (its name). A folder of ``NAME.npz`` or
-  ``NAME.npy`` files, one source each, is read likewise.
-* ``.tsv``: six columns image_id, image_w, image_h, num_boxes, boxes, features, the last two being float32 in base64, as
-  https://github.com/peteanderson80/bottom-up-attention publishes them. It may be compressed.
+* ``.npy``: one source [regions, F], or many sources [sources, regions, F], in which trailing rows of zeros are padding.
+* ``.npz``: one source in an array ``feat``, or one source in each array, with the name of the array. A directory of
+  files ``NAME.npz`` or ``NAME.npy`` with one source each works in the same way.
+* ``.tsv``: a table with the six columns image_id, image_w, image_h, num_boxes, boxes and features. The last two are
+  float32 in base64, as https://github.com/peteanderson80/bottom-up-attention publishes them. It may be compressed.
 
-``read_sources`` reads all of a file. ``FeatureIndex`` finds where each of many sources lies, so that one is read
-without the others: the lines of a table are found once and then sought.
+``read_sources`` reads a whole file. ``FeatureIndex`` records where each of many sources is stored, so that a single
+source can be read without the others: the lines of a table are located once and then read with a seek.
 """
 
 import base64
@@ -33,7 +33,7 @@ from t2t_ext.io import inputs
 from t2t_ext.pages import page
 
 SUFFIXES = (".npy", ".npz", ".tsv")
-FILES_OF_FEATURES = (".npz", ".npy")  # of a folder
+FILES_OF_FEATURES = (".npz", ".npy")  # in a directory
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 OWN_FILE, IN_ARCHIVE = -1, -2
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tgz", ".tar")
@@ -44,11 +44,11 @@ _BAD = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
 
 @dataclasses.dataclass(frozen=True)
 class FeatureSource:
-    """One source.
+    """One source of feature vectors.
 
     Attributes:
-      name: What it is called, such as an image's number.
-      rows: float [regions, F].
+      name: The name of the source, such as the number of an image.
+      rows: float [regions, F], the feature vectors.
     """
 
     name: str
@@ -59,14 +59,14 @@ class FeatureSource:
 
 
 def read_sources(path: str | os.PathLike, size: int = 0) -> list[FeatureSource]:
-    """Reads all sources of a file or a folder.
+    """Returns all sources in a file or a directory, as float32.
 
     Args:
-      path: What to read.
-      size: F, the numbers that each vector must have; 0: as many as the first has.
+      path: The file or directory to read.
+      size: F, the required length of each vector; 0 accepts the length of the first vector.
 
     Raises:
-      UserError: It is missing, of no kind that is read, or a source in it cannot be used; the message names it.
+      UserError: The path is missing or of an unsupported kind, or a source in it is unusable; the message names it.
     """
     path = pathlib.Path(path)
     found = []
@@ -86,7 +86,7 @@ def read_sources(path: str | os.PathLike, size: int = 0) -> list[FeatureSource]:
 
 
 def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields name and array of every source of a file or a folder."""
+    """Yields the name and the array of each source in a file or a directory."""
     if path.is_dir():
         files = sorted(each for each in path.iterdir() if each.suffix in FILES_OF_FEATURES)
         if not files:
@@ -107,7 +107,7 @@ def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
         names = [""] if path.suffix == ".npy" else names_in(path)
         for name in names:
             rows = read_single(path, name)
-            if rows.ndim == 3 and len(names) == 1:  # the sources along the first axis, called by their numbers
+            if rows.ndim == 3 and len(names) == 1:  # the first axis is that of the sources, named by number
                 for number, each in enumerate(rows, 1):
                     real = np.flatnonzero(np.any(each != 0, axis=1))
                     yield str(number), each[: int(real[-1]) + 1 if len(real) else 0]
@@ -121,15 +121,15 @@ def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def is_table(path: pathlib.Path) -> bool:
-    """Says whether a file's name is that of a table of features: ``.tsv``, a part ``.tsv.0``, or one compressed."""
+    """Returns whether a file name is that of a feature table: ``.tsv`` or a part ``.tsv.0``, compressed or not."""
     return _TABLE.search(path.name) is not None
 
 
 def names_in(path: pathlib.Path) -> list[str]:
-    """Returns the names of the arrays of a ``.npz`` file.
+    """Returns the names of the arrays in an ``.npz`` file.
 
     Raises:
-      UserError: It cannot be read.
+      UserError: The file cannot be read.
     """
     try:
         with np.load(path, allow_pickle=False) as loaded:
@@ -139,10 +139,10 @@ def names_in(path: pathlib.Path) -> list[str]:
 
 
 def read_single(path: pathlib.Path, name: str = "") -> np.ndarray:
-    """Returns one array of a ``.npy`` or ``.npz`` file: of that name, else the only one, or the one called ``feat``.
+    """Returns one array of an ``.npy`` or ``.npz`` file: the one with this name, otherwise ``feat`` or the only array.
 
     Raises:
-      UserError: It cannot be read or holds several.
+      UserError: The file cannot be read, or it has several arrays and none is named ``feat``.
     """
     try:
         loaded = np.load(path, allow_pickle=False)
@@ -158,10 +158,10 @@ def read_single(path: pathlib.Path, name: str = "") -> np.ndarray:
 
 
 def parse_row(line: bytes) -> tuple[str, np.ndarray]:
-    """Returns the name of a table's row and its features float32 [regions, F].
+    """Returns the name and the features, float32 [regions, F], in a row of a table.
 
     Raises:
-      UnusableValue: It has not six columns, or they do not hold what they should.
+      UnusableValue: The row does not have six columns, or a column has invalid content.
     """
     columns = line.rstrip(b"\r\n").split(b"\t")
     if len(columns) != len(COLUMNS):
@@ -179,11 +179,12 @@ def parse_row(line: bytes) -> tuple[str, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class FeatureIndex:
-    """The places of features.
+    """An index of the places where the features of sources are stored.
 
     Attributes:
-      places: Name of a source -> its file and, in a table, where its line begins; else one of the two below.
-      repeated: Lines of tables whose source is there already; the first counts.
+      places: For the name of each source, its file and the byte offset of its line in a table; for other files,
+        ``OWN_FILE`` or ``IN_ARCHIVE`` instead of an offset.
+      repeated: The number of sources found again under the same name; the first one is used.
     """
 
     places: dict[str, tuple[pathlib.Path, int]]
@@ -191,13 +192,13 @@ class FeatureIndex:
 
     @classmethod
     def of(cls, paths: Sequence[str | os.PathLike]) -> Self:
-        """Looks for the sources in folders and tables.
+        """Returns the index of the sources in directories and files.
 
         Args:
-          paths: Folders of ``.npz`` and ``.npy`` files, ``.npz`` files, and ``.tsv`` tables.
+          paths: Directories of ``.npz`` and ``.npy`` files, ``.npz`` files, and ``.tsv`` tables.
 
         Raises:
-          UserError: A path is neither, is missing or compressed, or holds no source.
+          UserError: A path is none of these, is missing or compressed, or contains no source.
         """
         places: dict[str, tuple[pathlib.Path, int]] = {}
         repeated = 0
@@ -211,9 +212,9 @@ class FeatureIndex:
         return cls(places, repeated)
 
     def reader(self, name: str) -> Callable[[], np.ndarray]:
-        """Returns what reads the features [regions, F] of a source that is there.
+        """Returns a function that reads the features [regions, F] of a source in the index.
 
-        The result raises ``UnusableValue`` where they cannot be read.
+        The function raises ``UnusableValue`` if the features are damaged.
         """
         path, start = self.places[name]
         if start >= 0:
@@ -247,7 +248,7 @@ def _with_vectors(rows: np.ndarray, where: str) -> np.ndarray:
 
 
 def _places(path: pathlib.Path) -> Iterator[tuple[str, tuple[pathlib.Path, int]]]:
-    """Yields name and place, as in ``FeatureIndex.places``, of every source of a folder or a file."""
+    """Yields the name and the place, as in ``FeatureIndex.places``, of each source in a directory or a file."""
     if path.is_dir():
         for name in sorted(entry.name for entry in os.scandir(path) if entry.name.endswith(FILES_OF_FEATURES)):
             yield name[: -len(".npz")], (path / name, OWN_FILE)

@@ -1,4 +1,4 @@
-"""Types of features of samples: text, ids, float arrays."""
+"""Defines the types of features in samples: text, ids, float arrays."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ STORAGES = ("float32", "float16")
 
 
 class UnusableValue(Exception):
-    """A value that a sample cannot be used with.
+    """Raised for a value that makes a sample unusable.
 
     Attributes:
-      reason: A short key by which such samples are counted.
-      explanation: The error, for people.
+      reason: A short key under which such samples are counted.
+      explanation: The error message for people.
     """
 
     def __init__(self, reason: str, explanation: str) -> None:
@@ -26,11 +26,11 @@ class UnusableValue(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Lazy:
-    """A value of ``Floats`` that is read when it is needed, and at most once for a key.
+    """A value of a ``Floats`` feature that is read only when needed; if equal values are shared, once per key.
 
     Attributes:
-      key: What it is called, such as an image's number; values of one split with equal keys are equal.
-      read: Returns the array; may raise ``UnusableValue``.
+      key: The name of the value, such as the number of an image; values of a split with equal keys must be equal.
+      read: A function that returns the array; may raise ``UnusableValue``.
     """
 
     key: str
@@ -39,10 +39,10 @@ class Lazy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Feature:
-    """The declared type of one named part of every sample."""
+    """The declared type of one named feature, which every sample has."""
 
     def complaint(self, value: Any) -> str:
-        """Returns the error of a value of this feature, or an empty string."""
+        """Returns what is wrong with a value of this feature, or an empty string."""
         raise NotImplementedError
 
 
@@ -51,16 +51,16 @@ class Text(Feature):
     """A sentence, stored as subword ids that end with EOS.
 
     Attributes:
-      side: Whose subword model encodes it, ``SOURCE`` or ``TARGET`` (the same one where they are joint).
-      multiple: Whether a value is a non-empty list of equally good texts (reference translations) instead of one. The
-        first is stored as ids; all of a dev or test set go to its text files.
+      side: The side whose subword model encodes the text, ``SOURCE`` or ``TARGET`` (a joint model serves both sides).
+      multiple: Whether a value is a non-empty list of equally good texts (reference translations) instead of one text.
+        The first text is stored as ids; for development and test sets, all texts are written to text files.
     """
 
     side: str = SOURCE
     multiple: bool = False
 
     def complaint(self, value: Any) -> str:
-        """Returns the error of a value of this feature, or an empty string."""
+        """Returns what is wrong with a value of this feature, or an empty string."""
         texts = value if self.multiple else [value]
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
             return f"expected a {'non-empty list of str' if self.multiple else 'str'}, got {_described(value)}"
@@ -73,16 +73,16 @@ class Text(Feature):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ids(Feature):
-    """Integer ids, stored as they are given.
+    """Integer ids, which are stored unchanged.
 
     Attributes:
-      size: Ids are at least 0 and less than this.
+      size: The number of possible ids; all ids are from 0 to size - 1.
     """
 
     size: int
 
     def complaint(self, value: Any) -> str:
-        """Returns the error of a value of this feature, or an empty string."""
+        """Returns what is wrong with a value of this feature, or an empty string."""
         array = np.asarray(value)
         if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
             return f"expected a flat sequence of int, got {_described(value)}"
@@ -93,21 +93,21 @@ class Ids(Feature):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Floats(Feature):
-    """A sequence of float vectors, such as the features of an image's regions.
+    """A sequence of float vectors, such as the features of the regions of an image.
 
-    A value is an array or, so that nothing is read before it is needed, ``Lazy``. Values are kept in files beside the
-    shards (``t2t_ext.data.features.float_files``), in train every different one once.
+    A value is an array, or ``Lazy`` if it should be read only when needed. Values are stored in separate files next to
+    the shards (``t2t_ext.data.features.float_files``). In the training set, equal values are stored only once.
 
     Attributes:
-      depth: The length of every vector; a value has the shape [any number, depth].
-      storage: The type in which vectors are kept: ``float32``, or ``float16`` in half the space.
+      depth: The length of each vector; a value has the shape [any number, depth].
+      storage: The dtype of stored vectors: ``float32``, or ``float16`` for half the space.
     """
 
     depth: int
     storage: str = "float32"
 
     def complaint(self, value: Any) -> str:
-        """Returns the error of a value of this feature, or an empty string; a lazy one is not checked."""
+        """Returns what is wrong with a value of this feature, or an empty string; lazy values are not checked."""
         if isinstance(value, Lazy):
             return ""
         array = np.asarray(value)
@@ -117,13 +117,13 @@ class Floats(Feature):
 
 
 def text_features(features: Mapping[str, Feature]) -> dict[str, Text]:
-    """Returns the text features, those of the source side first."""
+    """Returns the text features by name, with those of the source side first."""
     texts = [(name, feature) for name, feature in features.items() if isinstance(feature, Text)]
     return dict(sorted(texts, key=lambda item: item[1].side == TARGET))
 
 
 def complaint(declared: dict[str, Feature], sample: Any) -> str:
-    """Returns how a sample differs from its declaration, or an empty string."""
+    """Returns how a sample differs from the declared features, or an empty string."""
     if not isinstance(sample, dict):
         return f"expected a dict with the features {_names(declared)}, got {_described(sample)}"
     if sample.keys() != declared.keys():
