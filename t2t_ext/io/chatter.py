@@ -25,7 +25,7 @@ _lock = threading.RLock()  # the process has only one standard error
 
 @contextlib.contextmanager
 def left_out() -> Iterator[None]:
-    """Holds back what the block writes to standard error, then passes on everything except uninteresting messages."""
+    """Holds back what the block writes to standard error, then passes on the lines that may matter to users."""
     with _lock, tempfile.TemporaryFile() as held:
         sys.stderr.flush()
         try:

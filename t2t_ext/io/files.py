@@ -166,7 +166,7 @@ def without_pattern(directory: PathLike) -> Iterator[pathlib.Path]:
     To these readers, ``[a]`` and a backslash are parts of a pattern, which the directory itself does not match.
 
     Yields:
-      The directory. If its path contains such characters, a link to it elsewhere, which is removed after the block.
+      The directory; if its path contains such characters, a link to it elsewhere, which is removed after the block.
     """
     path = pathlib.Path(directory)
     if not set("[\\") & set(str(path)):

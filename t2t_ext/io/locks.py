@@ -1,7 +1,7 @@
 """Provides locks, so that only one process at a time works on a run, a data set or an export.
 
-A lock is a file that its owner keeps locked (``flock``) as long as it lives, however it ends. The file names the
-owner's host and process number. On some file systems, locks are visible on one machine only, or not supported at all.
+A lock is a file that its owner keeps locked (``flock``) until the owner ends in any way. The file names the owner's
+host and process number. On some file systems, locks are visible on one machine only, or not supported at all.
 An owner on another machine cannot be seen there. Each owner therefore touches its file every few seconds, and a process
 that finds a file naming another machine watches it for a while before it takes over the lock. This module does not
 import TensorFlow.

@@ -202,7 +202,7 @@ def _zip_entries(archive: zipfile.ZipFile, path: PathLike) -> Iterator[_Member]:
 
 
 def _checked(entries: Iterator[_Member], path: PathLike) -> Iterator[_Member]:
-    """Yields the entries, with names without ``./``; refuses unsafe paths and archives that are too large."""
+    """Yields the entries, with names without ``./``; refuses unsafe paths, and too many members or bytes in total."""
     total = 0
     for number, entry in enumerate(entries, 1):
         name = entry.name

@@ -107,7 +107,7 @@ def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
         names = [""] if path.suffix == ".npy" else names_in(path)
         for name in names:
             rows = read_single(path, name)
-            if rows.ndim == 3 and len(names) == 1:  # the first axis is that of the sources, named by number
+            if rows.ndim == 3 and len(names) == 1:  # one source per entry of the first axis, named by its number
                 for number, each in enumerate(rows, 1):
                     real = np.flatnonzero(np.any(each != 0, axis=1))
                     yield str(number), each[: int(real[-1]) + 1 if len(real) else 0]

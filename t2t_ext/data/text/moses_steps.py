@@ -63,7 +63,8 @@ class MosesTokenize(Step):
 
     def prepare(self, text: str) -> str:
         """Returns the tokens of the text, separated by spaces."""
-        # Since 2017, tokenizer.perl always splits off the final period of a line; sacremoses does not.
+        # Since 2017, tokenizer.perl splits off the period at the end of a line even after an abbreviation; sacremoses
+        # does not.
         return _LAST_PERIOD.sub(" .", self.prepare_open(text))
 
     def prepare_open(self, text: str) -> str:

@@ -225,15 +225,15 @@ class SubwordEncoder:
         return [self.subwords.piece(int(index)) for index in ids]
 
     def piece_texts(self) -> list[bytes]:
-        """Returns the UTF-8 text of every id inside a line, spaces between words included; [vocab_size]."""
+        """Returns the UTF-8 text of each id inside a line, including spaces between words; [vocab_size]."""
         return [self.subwords.text(index) for index in range(self.vocab_size)]
 
     def word_starts(self) -> list[bool]:
-        """Returns of every id whether it may follow a complete word; [vocab_size]."""
+        """Returns for each id whether it may follow a complete word; [vocab_size]."""
         return [self.subwords.starts_word(index) for index in range(self.vocab_size)]
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the file, which appears whole or not at all."""
+        """Writes the encoder to a file atomically."""
         files.write_bytes_atomically(path, self.model_bytes)
 
     def __eq__(self, other: object) -> bool:
