@@ -1,1 +1,1 @@
-"""Beam search, sampling and the rules of the search. It knows a model's ``start`` and ``step`` only."""
+"""Beam search, sampling and the rules of the search, which knows only the ``start`` and ``step`` of a model."""

@@ -1,16 +1,16 @@
 """Beam search over one or two directions, inside ``tf.function``.
 
-Live hypotheses and the pool of finished ones are apart, as in T2T: of the 2K best
-continuations of K live hypotheses, those that end (EOS) compete for the pool by penalized
-score, the others continue. Every sentence has its own length limit and its own stop, so its
-result does not depend on what else is in the batch.
+As in T2T, live and finished hypotheses are kept separately. Of the 2K best continuations of
+K live hypotheses, those that end with EOS compete for the pool of finished hypotheses by
+penalized score; the others continue. Every sentence has its own length limit and stops on its
+own, so its result does not depend on the rest of the batch.
 
-The model's caches are never reordered. Keys and values of all hypotheses of a sentence stay
-side by side, column ``step * K + rank``; what is reordered with the beam is a small bool
-matrix, the ancestry, that says which columns are a hypothesis's own past.
+The model's key/value caches are never reordered. The keys and values of all hypotheses of a
+sentence stay side by side, in column ``step * K + rank``. Only a small bool matrix, the ancestry,
+is reordered with the beam; it says which columns are a hypothesis's own past.
 
-With two directions (Zhou et al. 2019) each has K live hypotheses of its own and the pool is
-shared; what a hypothesis sees of the other direction is in ``partners``.
+With two directions (Zhou et al. 2019) each has K live hypotheses of its own and both share the
+pool. The module ``partners`` decides what a hypothesis sees of the other direction.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, F places in the pool,
 N hypotheses asked for, T steps, V vocabulary.
@@ -42,17 +42,17 @@ from t2t_ext.search.top_k import log_normalizer
 
 StepFunction = Callable[..., tuple[tf.Tensor, ...]]
 
-# Products over fewer rows than this may round differently from the same rows of larger products.
+# A matrix product with fewer rows than this may round differently from the same rows in a larger product.
 MIN_ROWS = 4
-# How many sentences may be searched together once some are done. Few sizes: oneDNN compiles every product for each
-# number of rows, on each thread.
+# How many sentences may be searched together once some are done. There are few sizes because oneDNN compiles every
+# product for each number of rows, on each thread.
 _SIZES = np.array(sorted(factor << power for factor in (1, 3) for power in range(20)), np.int32)
 
 
 def at_least_wide(ids: tf.Tensor) -> tf.Tensor:
-    """Pads ids int32 [..., T] with PAD to as many positions as a product needs, int32 [..., max(T, MIN_ROWS)].
+    """Pads ids int32 [..., T] with PAD to at least MIN_ROWS positions, int32 [..., max(T, MIN_ROWS)].
 
-    Feature vectors float32 [B, S, F] are padded with vectors of zeros, float32 [B, max(S, MIN_ROWS), F].
+    Feature vectors float32 [B, S, F] are padded with zero vectors to float32 [B, max(S, MIN_ROWS), F].
     """
     vectors = [[0, 0]] if ids.dtype.is_floating else []
     missing = tf.maximum(MIN_ROWS - tf.shape(ids)[-1 - len(vectors)], 0)
@@ -61,7 +61,7 @@ def at_least_wide(ids: tf.Tensor) -> tf.Tensor:
 
 
 def _start_live(batch: tf.Tensor, strategy: BeamStrategy, config: SearchConfig) -> Live:
-    """Hypotheses without tokens, as many as the strategy begins with in every direction."""
+    """Returns K hypotheses without tokens in every direction; the strategy says which of them exist."""
     shape = [batch, config.directions, config.live]
     return Live(
         ids=tf.zeros(shape, tf.int64),
@@ -85,26 +85,26 @@ def _start_pool(batch: tf.Tensor, config: SearchConfig) -> FinishedPool:
 
 
 def _visible(live: Live, config: SearchConfig) -> tf.Tensor:
-    """Returns the ancestry with this step's own columns, bool [B, R, K, (T + 1) * K]."""
+    """Returns the ancestry extended by each hypothesis's own column of this step, bool [B, R, K, (T + 1) * K]."""
     own = tf.one_hot(tf.range(config.live), config.live, True, False)  # [K, K]
     own = tf.broadcast_to(own, [tf.shape(live.ids)[0], config.directions, config.live, config.live])  # [B, R, K, K]
     return tf.concat([live.ancestry, own], axis=3)
 
 
 def _extend(tokens: tf.Tensor, parents: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """Appends tokens int64 [B, R, C] to the pasts [B, R, K, T] of their parents; returns [B, R, C, T + 1]."""
+    """Appends tokens int64 [B, R, C] to the tokens [B, R, K, T] of their parents; returns [B, R, C, T + 1]."""
     return tf.concat([tf.gather(tokens, parents, batch_dims=2), new[..., tf.newaxis]], axis=3)
 
 
 def _next_live(
     candidates: Continuations, chosen: tuple[tf.Tensor, tf.Tensor], live: Live, visible: tf.Tensor, config: SearchConfig
 ) -> Live:
-    """Returns the new live hypotheses, chosen by a strategy."""
+    """Returns the new live hypotheses; ``chosen`` is the result of ``BeamStrategy.choose``."""
     _, parents, tokens = candidates
     places, log_probs = chosen
     places = tf.cast(places, tf.int64)
     if config.directions == 2:
-        # Others attend to what is not there, too: it is a copy of the first.
+        # The other direction attends to empty places, too, so they hold a copy of the first hypothesis.
         places = tf.where(log_probs > NOT_THERE / 2, places, places[..., :1])
     parents = tf.gather(parents, places, batch_dims=2)  # [B, R, K]
     tokens = tf.gather(tokens, places, batch_dims=2)  # [B, R, K]
@@ -122,7 +122,7 @@ def _int32(numbers: tf.Tensor) -> tf.Tensor:
 
 
 def _sum(parts: Iterable[tf.Tensor | None]) -> tf.Tensor | None:
-    """Returns the sum of what rules add or subtract, float32 [B, R, K] by parent; None where no rule does."""
+    """Returns the sum of the rules' contributions, float32 [B, R, K] by parent, or None if there are none."""
     found = [part for part in parts if part is not None]
     return tf.add_n(found) if found else None
 
@@ -137,7 +137,7 @@ def _rank_candidates(
     at_limit: tf.Tensor,
     config: SearchConfig,
 ) -> list[Candidates]:
-    """Returns what asks for a place in the pool: continuations with EOS, and at the limit the live hypotheses."""
+    """Returns the candidates for the pool: continuations with EOS and, at the limit, the live hypotheses."""
     log_probs, parents, tokens = candidates
     penalty = length_penalty(length, config.alpha, config.penalty)
     ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2)  # [B, R, C]
@@ -167,7 +167,7 @@ def _rank_candidates(
 
 
 def _invariants(structure: Any, growing: bool = False) -> Any:
-    """Returns the shapes that loop variables keep: all but the batch; memories grow along axis 3."""
+    """Returns the shape invariants of loop variables: the batch size may change and memories grow along axis 3."""
     if isinstance(structure, dict):
         return {key: _invariants(value, growing or key == "memories") for key, value in structure.items()}
     if isinstance(structure, list | tuple):
@@ -182,18 +182,18 @@ def _invariants(structure: Any, growing: bool = False) -> Any:
 
 
 class _Going(NamedTuple):
-    """The loop variables of the sentences that are still searched; every tensor has them on axis 0, but scalars.
+    """The loop variables for the sentences that are still searched; except for scalars, axis 0 is the sentence.
 
     Attributes:
-      places: int64 [B], where each sentence stands in the whole batch.
-      limits: int64 [B].
-      done: bool [B].
+      places: int64 [B], the position of each sentence in the whole batch.
+      limits: int64 [B], the most tokens of each sentence's hypotheses, EOS included.
+      done: bool [B], whether the search for a sentence is over.
       live: The live hypotheses.
       pool: The pool of finished hypotheses.
-      state: The model's.
-      rules: Of each rule, the strategy's first.
-      partners: Of the directions; see partners.
-      columns: The candidates of a shortlist; () where there is none.
+      state: The decoding state of the model.
+      rules: The states of all rules, the strategy's first.
+      partners: The state of the partners; see the module ``partners``.
+      columns: The candidates of a shortlist; () without a shortlist.
     """
 
     places: tf.Tensor
@@ -225,12 +225,12 @@ def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
 
 
 def _count(done: tf.Tensor) -> tf.Tensor:
-    """Returns how many sentences continue, int32 scalar."""
+    """Returns how many sentences are not done, int32 scalar."""
     return tf.reduce_sum(tf.cast(~done, tf.int32))
 
 
 def _update_pools(pool: FinishedPool, going: _Going) -> FinishedPool:
-    """Returns the pools of all sentences, tokens [B, F, longest], with those of the sentences that were searched."""
+    """Returns the pools of all sentences, tokens [B, F, longest], updated for the sentences that were searched."""
     missing = tf.shape(pool.tokens)[2] - tf.shape(going.pool.tokens)[2]
     new = going.pool._replace(tokens=lengthened(going.pool.tokens, missing))
     rows = going.places[:, tf.newaxis]
@@ -240,12 +240,15 @@ def _update_pools(pool: FinishedPool, going: _Going) -> FinishedPool:
 
 
 def _smaller_size(searched: tf.Tensor, least: int) -> tf.Tensor:
-    """Returns the next smaller number of sentences to search together; 0 behind ``least``. int32 scalars."""
+    """Returns the next smaller number of sentences to search together; 0 if ``searched`` is at most ``least``.
+
+    ``searched`` and the result are int32 scalars.
+    """
     return tf.where(searched <= least, 0, tf.reduce_max(tf.where(searched > _SIZES, _SIZES, 0)))
 
 
 def _leave_out_done(going: _Going, least: int) -> _Going:
-    """Returns the sentences that are not done, and of the others as few as make up one of the sizes."""
+    """Keeps the sentences that are not done, plus as few finished ones as are needed to reach an allowed size."""
     needed = tf.maximum(_count(going.done), least)
     rows = tf.cast(tf.argsort(tf.cast(going.done, tf.float32), stable=True), tf.int64)
     rows = rows[: tf.reduce_min(tf.where(needed <= _SIZES, _SIZES, tf.shape(rows)[0]))]
@@ -253,11 +256,11 @@ def _leave_out_done(going: _Going, least: int) -> _Going:
 
 
 def _scores(pool: FinishedPool, with_bonus: bool, config: SearchConfig) -> tf.Tensor:
-    """Returns the penalized scores float32 [B, N] of finished hypotheses."""
+    """Returns the penalized scores float32 [B, N] of finished hypotheses, with the rules' bonus if there is one."""
     scores = pool.log_probs / length_penalty(pool.lengths, config.alpha, config.penalty)
     if not with_bonus:
         return scores
-    # Ranks are scores with the bonus, less a multiple of 1e6.
+    # Ranks are scores plus the bonus, minus a multiple of 1e6.
     bonus = pool.ranks - tf.cast(scores, tf.float64)
     bonus -= UNFINISHED * tf.round(bonus / UNFINISHED)
     return scores + tf.where(pool.ranks > NOT_THERE / 2, tf.cast(bonus, tf.float32), 0.0)
@@ -272,21 +275,23 @@ def beam_search(
     strategy: BeamStrategy | None = None,
     columns: Columns | None = None,
 ) -> Result:
-    """Searches the most probable token sequences.
+    """Searches for the most probable token sequences.
 
-    Sentences that are done are left out of the steps that follow when they are a third or a quarter of those searched.
+    When a third or a quarter of the sentences being searched are done, the following steps leave them out.
 
     Args:
-      step: As Seq2Seq.step: (ids int64 [B, R, K], visible, partner_visible, parents, state) ->
-        (logits float32 [B, R, K, V], state). What it knows of single sentences belongs into the state. Where a rule
-        needs attention, as Seq2Seq.step_with_attention: (logits, attention float32 [B, R, K, S], state).
-      state: The decoding state before the first step: nested dicts, lists and tuples of tensors, scalars or with the
-        sentences on axis 0; those below a key ``memories`` may grow along axis 3 ([B, R, heads, steps * K, depth]).
-      limits: int32 [B], the most tokens (with EOS) that each sentence may get, >= 1.
+      step: A function like Seq2Seq.step: (ids int64 [B, R, K], visible, partner_visible, parents, state) ->
+        (logits float32 [B, R, K, V], state). Anything it knows about single sentences belongs in the state. If a rule
+        needs attention, a function like Seq2Seq.step_with_attention: it returns (logits, attention float32
+        [B, R, K, S], state).
+      state: The decoding state before the first step: nested dicts, lists and tuples of tensors, which are scalars or
+        have the sentences on axis 0. Tensors under a key ``memories`` may grow along axis 3 ([B, R, heads, steps * K,
+        depth]).
+      limits: int32 [B], the most tokens (with EOS) that each sentence's hypotheses may have, >= 1.
       config: The search's constants.
-      rules: What hypotheses must keep to, in the order in which they are asked.
+      rules: The rules that hypotheses must obey, in the order in which they are applied.
       strategy: How continuations are chosen; None: the usual beam.
-      columns: Which ids the columns of the step's logits are; None: all of the vocabulary.
+      columns: The ids that the columns of the step's logits stand for; None: the whole vocabulary.
 
     Returns:
       The N best hypotheses of every sentence.

@@ -1,4 +1,4 @@
-"""Checks of searches in one or two directions, and statistics of which direction won.
+"""Checks for searches in one or two directions, and statistics of which direction won.
 
 Imports no TensorFlow.
 """
@@ -14,16 +14,16 @@ NAMES = {"l2r": "left to right", "r2l": "right to left"}
 
 
 def directions_of(hparams: Any) -> int:
-    """Returns in how many directions a model of these hparams generates at once."""
+    """Returns the number of directions in which a model with these hparams generates at once."""
     return getattr(hparams, "directions", 1)
 
 
 def check_directions(hparams: DecodeHParams, directions: int) -> None:
-    """Checks that a model of so many directions can be searched as the hparams say.
+    """Checks that the decode hparams suit a model with this number of directions.
 
     Raises:
-      UserError: The beam has no two halves, two directions are to sample, or settings of two directions are given to a
-        model of one.
+      UserError: The beam size is odd or sampling is set for a model of two directions; a coverage penalty is combined
+        with sb_decode=recompute; or settings for two directions are given to a model of one.
     """
     if directions == 1:
         given = [f"{name}={getattr(hparams, name)}" for name in hparams.synchronous_fields()]
@@ -52,10 +52,10 @@ def check_directions(hparams: DecodeHParams, directions: int) -> None:
 
 
 def check_prefixes(directions: int, target_direction: str) -> None:
-    """Checks that a model begins at the beginning, as translations with a given beginning need.
+    """Checks that a model generates the beginning of a translation first, as prefixes require.
 
     Raises:
-      UserError: It generates in two directions at once, or in ``target_direction`` ``r2l``.
+      UserError: The model generates in two directions at once, or its ``target_direction`` is ``r2l``.
     """
     if directions == 1 and target_direction == "l2r":
         return
@@ -66,11 +66,14 @@ def check_prefixes(directions: int, target_direction: str) -> None:
 
 
 def refuse_one_side(what: str, instead: str = "") -> NoReturn:
-    """Raises a ``UserError``: one direction of a model that generates in two cannot be used alone.
+    """Raises a ``UserError`` saying that one direction of a model of two directions cannot be used alone.
 
     Args:
-      what: What was to be found, such as ``score``.
-      instead: The call that gets the other direction as well; empty where a command's user is told.
+      what: The requested result, such as ``score``.
+      instead: The call that also takes the other direction; empty if the message is for a command's user.
+
+    Raises:
+      UserError: Always.
     """
     raise UserError(
         "The model generates left to right and right to left at once, and each direction attends to the other: the "
@@ -80,21 +83,25 @@ def refuse_one_side(what: str, instead: str = "") -> NoReturn:
 
 
 def count_winners(best: Iterable[Any]) -> collections.Counter[tuple[str, int]]:
-    """Counts best hypotheses by direction and length in tokens; lines with nothing to translate do not count."""
+    """Counts best hypotheses by direction and length in tokens; lines without text do not count."""
     return collections.Counter((each.direction, each.length) for each in best if each.length)
 
 
 def direction_shares(best: Iterable[Any]) -> dict[str, dict[str, float]]:
-    """Returns how many of the best hypotheses (with ``direction`` and ``length``) of each line each direction won.
+    """Returns how often each direction generated the best hypothesis of a line.
 
-    They are for ``l2r`` and ``r2l`` the ``count`` of translations, their ``share`` of all (0 to 1; 0 where there are
-    none) and their ``mean_length`` in tokens with EOS.
+    Args:
+      best: The best hypothesis of each line, with the attributes ``direction`` and ``length``.
+
+    Returns:
+      For ``l2r`` and ``r2l``: the ``count`` of translations, their ``share`` of all (0 to 1; 0 if there are none) and
+      their ``mean_length`` in tokens with EOS.
     """
     return shares_of(count_winners(best))
 
 
 def shares_of(winners: Mapping[tuple[str, int], int]) -> dict[str, dict[str, float]]:
-    """Returns the ``direction_shares`` of counted hypotheses."""
+    """Returns the same as ``direction_shares``, from the result of ``count_winners``."""
     shares = {}
     for name in NAMES:
         lengths = {length: count for (direction, length), count in winners.items() if direction == name}
@@ -108,7 +115,7 @@ def shares_of(winners: Mapping[tuple[str, int], int]) -> dict[str, dict[str, flo
 
 
 def shown_shares(shares: Mapping[str, Mapping[str, float]]) -> str:
-    """Returns the shares as a line for people."""
+    """Returns the shares as one readable line."""
     parts = [
         f"{100 * each['share']:.1f}% {NAMES[name]} ({each['count']:,}, {each['mean_length']:.1f} tokens on average)"
         for name, each in shares.items()

@@ -1,13 +1,13 @@
-"""Diverse beam search: groups of hypotheses that are kept from continuing alike.
+"""Diverse beam search: groups of hypotheses that are discouraged from continuing alike.
 
-Vijayakumar et al. 2018, https://arxiv.org/abs/1610.02424, Algorithm 1 with Hamming diversity: the live hypotheses are
-divided into groups, which choose one after the other at each step; while a group chooses, ``strength`` times the number
-of hypotheses of earlier groups that were just extended by a token is subtracted from its log-probability. Reported
-scores stay the model's. Endings (EOS) are neither counted nor penalized.
+This is Algorithm 1 of Vijayakumar et al. 2018, https://arxiv.org/abs/1610.02424, with Hamming diversity. The live
+hypotheses are divided into groups, which choose their continuations one after the other at each step. When a group
+chooses, a token is penalized by ``strength`` times the number of hypotheses of earlier groups that have just been
+extended by this token. Reported scores stay the model's. Endings (EOS) are neither counted nor penalized.
 
-Each group has its own share of the pool of finished hypotheses, or one group's would fill it. The N best are the best
-of every group, then the second of every group, and so on; a hypothesis that several groups found counts once. They are
-returned by score, so that the first is the best of all.
+Each group has its own share of the pool of finished hypotheses; otherwise a single group could fill it. The N returned
+hypotheses are the best of every group, then the second best of every group, and so on; a hypothesis that several
+groups found counts once. They are returned by score, so the first is the best of all.
 
 Legend: B sentences, R directions, G groups, K live hypotheses of a direction (group after group), E continuations of a
 hypothesis, F places in the pool (group after group).
@@ -20,7 +20,7 @@ from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.search.search_state import FinishedPool
 
 _DEAD = -1e9
-# A repeated hypothesis ranks lower by this: behind all others, before empty places of the pool.
+# Subtracted from the rank of a repeated hypothesis, which then stands behind all others but before empty places.
 _REPEATED = 4e8
 
 
@@ -28,14 +28,15 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
     """Lets the groups choose continuations one after the other.
 
     Args:
-      log_probs: float32 [B, R, K, E], of the hypotheses with each continuation, where E is 2K or the whole vocabulary:
-        at most K of a hypothesis's tokens are held back, so that the 2K best that are left are among them.
+      log_probs: float32 [B, R, K, E], of the hypotheses with each continuation. E is 2K or the whole vocabulary, which
+        is enough: at most K of a hypothesis's tokens are penalized, so its best remaining ones are among the 2K.
       tokens: int32 [B, R, K, E].
       groups: G.
-      strength: Subtracted for each hypothesis of an earlier group.
+      strength: The penalty for each hypothesis of an earlier group that a token has extended.
 
     Returns:
-      Places int32 [B, R, G, C] in K E, a group's best continuation first, with C = 2K / G or as many as there are.
+      Places int32 [B, R, G, C] among the K * E continuations, each group's best first, with C = 2K / G, or fewer if
+      there are not so many.
     """
     shape = tf.shape(log_probs)
     live, each = log_probs.shape[2], log_probs.shape[3]
@@ -52,7 +53,7 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
         _, best = tf.math.top_k(values, min(2 * own, size))
         ids, values = (tf.gather(part, best, batch_dims=2) for part in (ids, log_probs[:, :, group]))
         first, values = first_unfinished(values, ids, own)
-        # Hypotheses that are not there hold back nobody: no token is -1.
+        # Hypotheses that do not exist penalize nothing: no token is -1.
         ids = tf.where(values > _DEAD / 2, tf.gather(ids, first, batch_dims=2), -1)
         chosen = ids if chosen is None else tf.concat([chosen, ids], axis=2)
         places.append(best + group * size)
@@ -60,10 +61,15 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
 
 
 def first_unfinished(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the first ``count`` continuations that do not end, of log-probabilities and tokens [..., C].
+    """Returns the first ``count`` continuations that do not end.
 
-    They are places int32 and log-probabilities float32 [..., count], -1e9 where there are fewer. A continuation with
-    less than -5e8 is not there.
+    Args:
+      log_probs: float32 [..., C]; a continuation below -5e8 does not exist.
+      tokens: int [..., C].
+      count: How many to return.
+
+    Returns:
+      Places int32 and log-probabilities float32, both [..., count]; log-probabilities are -1e9 where there are fewer.
     """
     size = tf.shape(tokens)[-1]
     unfinished = tf.not_equal(tokens, EOS_ID) & (log_probs > _DEAD / 2)
@@ -73,12 +79,12 @@ def first_unfinished(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tup
 
 
 def merge_pools(pool: FinishedPool, groups: int, count: int) -> FinishedPool:
-    """Returns the best ``count`` hypotheses of the groups' pools, best first, repeated ones behind all others."""
+    """Returns the best ``count`` hypotheses of the groups' pools, best first, with repeated ones after all others."""
     batch, size = tf.shape(pool.ranks)[0], pool.ranks.shape[1]
     own = size // groups
 
     def by_place(x: tf.Tensor) -> tf.Tensor:
-        """Puts the groups' best side by side, then their seconds: [B, G F/G, ...] becomes [B, F/G, G, ...]."""
+        """Puts the best of all groups side by side, then the second best: [B, G F/G, ...] becomes [B, F/G, G, ...]."""
         split = tf.reshape(x, tf.concat([[batch, groups, own], tf.shape(x)[2:]], axis=0))
         return tf.transpose(split, [0, 2, 1, *range(3, len(split.shape))])
 

@@ -1,4 +1,4 @@
-"""Strategies of the search that guide it: banks for lexical constraints, and diverse groups.
+"""Strategies that guide the search: banks for lexical constraints, and diverse groups.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, G groups, E continuations of a hypothesis that the
 model proposes, C continuations to choose from, F places in the pool, N hypotheses asked for.
@@ -26,17 +26,17 @@ from t2t_ext.search.search_state import (
 )
 from t2t_ext.search.strategies import BeamStrategy, Continuations, TopBeam, best_of_each
 
-# Ranks tell apart so many missing phrases; empty places of the pool must stay behind them.
+# Ranks distinguish up to this many missing phrases; empty places of the pool must still rank behind.
 _MOST_MISSING = 400
 
 ConstraintState = tuple[Phrases, Progress]
 
 
 def guided_strategy(hparams: DecodeHParams, directions: int, phrases: Phrases | None = None) -> BeamStrategy | None:
-    """Returns the strategy that phrases or the hparams ask for; None: the usual beam.
+    """Returns the strategy that the phrases or the hparams ask for; None means the usual beam.
 
     Raises:
-      UserError: The hparams exclude phrases, or the groups do not share the beam evenly.
+      UserError: Phrases are given although the hparams exclude them, or the groups do not divide the beam evenly.
     """
     if phrases is not None:
         hparams.check_constraints()
@@ -53,9 +53,9 @@ def guided_strategy(hparams: DecodeHParams, directions: int, phrases: Phrases | 
 
 
 class ConstrainedBeam(BeamStrategy):
-    """A beam that is divided among banks; only hypotheses with all phrases end.
+    """A beam divided among banks for lexical constraints; only hypotheses with all phrases may end.
 
-    A sentence without phrases has one bank, and so the usual beam.
+    A sentence without phrases has a single bank, and thus the usual beam.
     """
 
     def __init__(self, phrases: Phrases) -> None:
@@ -115,7 +115,7 @@ class ConstrainedBeam(BeamStrategy):
         config: SearchConfig,
         state: ConstraintState,
     ) -> FinishedPool:
-        """Returns the new pool; what the limit ends ranks behind what misses fewer phrases."""
+        """Returns the new pool; a hypothesis truncated at the limit ranks behind all that lack fewer phrases."""
         unmet = tf.reduce_sum(tf.cast(lexical_constraints.missing(*state), tf.int32), axis=-1)
         behind = UNFINISHED * tf.cast(tf.minimum(unmet, _MOST_MISSING), tf.float64)
         kinds = [
@@ -125,18 +125,18 @@ class ConstrainedBeam(BeamStrategy):
 
 
 class DiverseGroups(BeamStrategy):
-    """Groups that choose one after the other, each with its share of the pool."""
+    """Groups of hypotheses that choose continuations one after the other, each with its own share of the pool."""
 
     def __init__(self, groups: int, strength: float) -> None:
-        """Initializes the strategy; the live hypotheses of a direction are a multiple of the groups.
+        """Initializes the strategy; the live hypotheses of a direction must be a multiple of the groups.
 
-        For each hypothesis of an earlier group that a token extended, ``strength`` is subtracted from its
-        log-probability.
+        For each hypothesis of an earlier group that a token has extended in this step, ``strength`` is subtracted from
+        the token's log-probability.
         """
         self._groups, self._strength = groups, strength
 
     def first_log_probs(self, config: SearchConfig) -> list[float]:
-        """Returns the log-probabilities before the first step: one hypothesis of each group is there."""
+        """Returns the log-probabilities before the first step: one hypothesis of each group exists."""
         return ([0.0] + [NOT_THERE] * (config.live // self._groups - 1)) * self._groups
 
     def propose(
@@ -157,7 +157,7 @@ class DiverseGroups(BeamStrategy):
         return np.arange(count) % (count // self._groups) < config.live // self._groups
 
     def choose(self, candidates: Continuations, config: SearchConfig, state: tuple) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the places of each group's first that do not end, and their log-probabilities, both [B, R, K]."""
+        """Returns places and log-probabilities [B, R, K] of each group's first K / G continuations that do not end."""
         log_probs, _, tokens = candidates
         batch, each = tf.shape(log_probs)[0], log_probs.shape[2] // self._groups
         grouped = [batch, config.directions, self._groups, each]
@@ -176,7 +176,7 @@ class DiverseGroups(BeamStrategy):
         config: SearchConfig,
         state: tuple,
     ) -> FinishedPool:
-        """Returns the new pool: each group's hypotheses compete for its share."""
+        """Returns the new pool: the hypotheses of each group compete for the group's own share."""
         share = dataclasses.replace(config, beam_size=config.beam_size // self._groups)
         kinds = [
             Candidates(self._split(kind.ranks), self._split(kind.log_probs), kind.finished, self._split(kind.tokens))
@@ -187,7 +187,7 @@ class DiverseGroups(BeamStrategy):
         return FinishedPool(*(_regrouped(part, config.beam_size) for part in found))
 
     def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
-        """Returns bool [B]: in no group can a live hypothesis get among those of its N / G best any more."""
+        """Returns, bool [B], whether no live hypothesis of a sentence can get among the N / G best of its group."""
         wanted = -(-config.num_hypotheses // self._groups)
         nth = _regrouped(pool.ranks, config.beam_size // self._groups)[:, wanted - 1]
         bound = self.best_attainable(self._split(live.log_probs), live, tf.repeat(limits, self._groups), config)
@@ -198,7 +198,7 @@ class DiverseGroups(BeamStrategy):
         return diverse_groups.merge_pools(pool, self._groups, config.num_hypotheses)
 
     def _split(self, x: tf.Tensor) -> tf.Tensor:
-        """Makes each group a sentence: [B, R, C, ...] becomes [B G, R, C / G, ...]."""
+        """Turns each group into a sentence: [B, R, C, ...] becomes [B G, R, C / G, ...]."""
         shape = tf.shape(x)
         split = tf.reshape(x, tf.concat([shape[:2], [self._groups, -1], shape[3:]], axis=0))
         split = tf.transpose(split, [0, 2, 1, *range(3, len(split.shape))])
@@ -206,5 +206,5 @@ class DiverseGroups(BeamStrategy):
 
 
 def _regrouped(x: tf.Tensor, places: int) -> tf.Tensor:
-    """Makes each group's share of the pool a sentence's pool, [B, F, ...] to [B G, F / G, ...], or undoes it."""
+    """Turns each group's share of the pool into a sentence's pool, [B, F, ...] to [B G, F / G, ...], or back."""
     return tf.reshape(x, tf.concat([[-1, places], tf.shape(x)[2:]], axis=0))

@@ -1,14 +1,14 @@
-"""Lexical constraints: phrases that must appear in a translation, each sentence with its own.
+"""Lexical constraints: phrases that must appear in the translation of a sentence.
 
-Dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119, in the vectorised form of Hu et al.
-2019, https://aclanthology.org/N19-1090): the next tokens of phrases that are still missing join a hypothesis's
-continuations, and the live hypotheses are divided among banks, by how many tokens of the phrases they have. Only a
-hypothesis that has every phrase may end.
+The method is dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119) in the vectorised form of
+Hu et al. 2019, https://aclanthology.org/N19-1090. The next tokens of missing phrases join the continuations of a
+hypothesis. The live hypotheses are divided among banks, by the number of phrase tokens that they contain. Only a
+hypothesis with every phrase may end.
 
-A phrase is there when its tokens stand next to each other. Phrases may overlap ("a b" and "b c" are both in "a b c");
-one that is listed twice must stand at two places. Instead of a trie with a position in it, a hypothesis carries for
-each phrase and each j whether its last j tokens are the phrase's first j (Baeza-Yates and Gonnet 1992, "shift-and"),
-so that broken, overlapping and repeated phrases need no rules of their own.
+A hypothesis contains a phrase if the phrase's tokens stand next to each other. Phrases may overlap ("a b" and "b c" are
+both in "a b c"); a phrase that is listed twice must occur at two places. Instead of a position in a trie, a hypothesis
+stores for each phrase and each j whether its last j tokens are the phrase's first j (Baeza-Yates and Gonnet 1992,
+"shift-and"). So broken, overlapping and repeated phrases need no special treatment.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, H hypotheses or continuations, E continuations of
 a hypothesis that the model proposes, C phrases, P tokens of a phrase, M = K (E + 2C), T tokens.
@@ -32,10 +32,10 @@ class Phrases(NamedTuple):
 
     Attributes:
       tokens: int32 [B, R, C, P], in the order in which a direction produces them, padded with PAD.
-      lengths: int32 [B, C], 0 where a sentence has no further phrase.
-      copies: int32 [B, C], how often the phrase is listed before this one; -1 where there is no phrase.
-      impossible: int32 [B], phrases that no translation can hold, since they are longer than its limit allows or have
-        characters that the vocabulary cannot spell; they are not among the others.
+      lengths: int32 [B, C], 0 where there is no phrase.
+      copies: int32 [B, C], how often the same phrase is listed before this one; -1 where there is no phrase.
+      impossible: int32 [B], the number of phrases that no translation can contain, because they exceed the length limit
+        or have characters that the vocabulary cannot spell; they are not in ``tokens``.
     """
 
     tokens: tf.Tensor
@@ -48,8 +48,8 @@ class Progress(NamedTuple):
     """Progress of the hypotheses through the phrases.
 
     Attributes:
-      matched: bool [B, R, H, C, P]: at j - 1, whether the last j tokens are the phrase's first j.
-      counts: int32 [B, R, H, C], places at which the phrase occurs.
+      matched: bool [B, R, H, C, P], at index j - 1 whether the last j tokens are the phrase's first j.
+      counts: int32 [B, R, H, C], the number of places at which the phrase occurs.
     """
 
     matched: tf.Tensor
@@ -57,10 +57,11 @@ class Progress(NamedTuple):
 
 
 def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
-    """Returns what ``encode_phrases`` reads of the phrases of so many lines, "" for lines without phrases.
+    """Returns each line's phrases joined by tabs, as ``encode_phrases`` reads them; "" for lines without phrases.
 
     Raises:
-      UserError: Not a list for each line, something else instead of a list or a phrase, or a tab in a phrase.
+      UserError: There is not one list for each of the ``lines`` lines, an entry is no list or a phrase no text, or a
+        phrase contains a tab.
     """
     if isinstance(constraints, str) or len(constraints) != lines:
         number = "One string" if isinstance(constraints, str) else f"{len(constraints)} lists"
@@ -90,10 +91,10 @@ def encode_phrases(
     """Reads the phrases of every sentence.
 
     Args:
-      lines: string [B], phrases separated by tabs; whitespace around them do not count, empty ones do not exist.
+      lines: string [B], phrases separated by tabs; whitespace around phrases and empty phrases are ignored.
       encode: Strings [N] -> ragged int32 [N, (T)] without EOS.
       limits: int32 [B], the most tokens (with EOS) of each sentence's translation.
-      right_to_left: For each direction, whether it produces a sentence's last token first.
+      right_to_left: For each direction, whether it generates right to left.
     """
     strings = tf.strings.strip(tf.strings.split(lines, SEPARATOR))
     strings = tf.ragged.boolean_mask(strings, tf.not_equal(strings, ""))
@@ -113,7 +114,11 @@ def encode_phrases(
 def make_phrases(
     tokens: tf.Tensor, lengths: tf.Tensor, right_to_left: tuple[bool, ...], impossible: tf.Tensor | None = None
 ) -> Phrases:
-    """Returns the phrases with tokens int32 [B, C, P] in text order, ``lengths`` int32 [B, C] of them each."""
+    """Returns the phrases with tokens int32 [B, C, P] in text order and lengths int32 [B, C].
+
+    ``right_to_left`` says for each direction whether it generates right to left; ``impossible`` int32 [B] is the number
+    of phrases that no translation can contain (None: 0).
+    """
     shape = tf.shape(tokens)
     rows, row_lengths = tf.reshape(tokens, [-1, shape[2]]), tf.reshape(lengths, [-1])
     backward = tf.reshape(tf.reverse_sequence(rows, row_lengths, seq_axis=1), shape)
@@ -135,13 +140,13 @@ def start_progress(phrases: Phrases, live: int) -> Progress:
 
 
 def _last(phrases: Phrases) -> tf.Tensor:
-    """Returns which place is a phrase's last, bool [B, 1, 1, C, P]; none is where there is no phrase."""
+    """Returns which place is the last of each phrase, bool [B, 1, 1, C, P]; all False where there is no phrase."""
     place = tf.one_hot(phrases.lengths - 1, tf.shape(phrases.tokens)[3], True, False, dtype=tf.bool)
     return place[:, tf.newaxis, tf.newaxis]
 
 
 def advance(phrases: Phrases, progress: Progress, tokens: tf.Tensor) -> Progress:
-    """Returns the progress of hypotheses after one more token each, int32 [B, R, H]."""
+    """Returns the progress of hypotheses after one more token each; ``tokens`` is int32 [B, R, H]."""
     equal = tf.equal(tokens[..., tf.newaxis, tf.newaxis], phrases.tokens[:, :, tf.newaxis])
     before = tf.concat([tf.ones_like(progress.matched[..., :1]), progress.matched[..., :-1]], axis=-1)
     matched = equal & before
@@ -150,26 +155,26 @@ def advance(phrases: Phrases, progress: Progress, tokens: tf.Tensor) -> Progress
 
 
 def choose_parents(progress: Progress, parents: tf.Tensor) -> Progress:
-    """Returns the progress of parents int32 [B, R, H]."""
+    """Returns the progress of the parents, whose ranks are int32 [B, R, H]."""
     return Progress(*(tf.gather(part, parents, batch_dims=2) for part in progress))
 
 
 def missing(phrases: Phrases, progress: Progress) -> tf.Tensor:
-    """Returns which phrases hypotheses do not have yet, bool [B, R, H, C]."""
+    """Returns which phrases hypotheses still lack, bool [B, R, H, C]."""
     return progress.counts <= phrases.copies[:, tf.newaxis, tf.newaxis]
 
 
 def _begun(phrases: Phrases, progress: Progress) -> tf.Tensor:
-    """Returns how many tokens of each missing phrase a hypothesis ends with (not all), int32 [B, R, H, C]."""
+    """Returns with how many tokens of each missing phrase a hypothesis ends (fewer than all), int32 [B, R, H, C]."""
     places = tf.range(1, tf.shape(phrases.tokens)[3] + 1)
     begun = tf.reduce_max(tf.where(progress.matched & ~_last(phrases), places, 0), axis=-1)
     return tf.where(missing(phrases, progress), begun, 0)
 
 
 def banks(phrases: Phrases, progress: Progress) -> tf.Tensor:
-    """Returns how many tokens of the phrases hypotheses have, int32 [B, R, H].
+    """Returns the bank of each hypothesis, the number of phrase tokens that it contains, int32 [B, R, H].
 
-    Those of all phrases that are there, and of the one that is begun and has come farthest.
+    The tokens of all completed phrases count, and those of the phrase in progress that has come farthest.
     """
     lengths = phrases.lengths[:, tf.newaxis, tf.newaxis]
     there = tf.reduce_sum(tf.where(missing(phrases, progress), 0, lengths), axis=-1)
@@ -177,9 +182,9 @@ def banks(phrases: Phrases, progress: Progress) -> tf.Tensor:
 
 
 def next_tokens(phrases: Phrases, progress: Progress) -> tf.Tensor:
-    """Returns what takes hypotheses on to their missing phrases, int32 [B, R, H, 2C]; PAD where nothing does.
+    """Returns the tokens that begin or continue missing phrases, int32 [B, R, H, 2C]; PAD where there is none.
 
-    For each phrase its first token, and the one that continues with what is begun.
+    For each missing phrase these are its first token and the token that continues the part already generated.
     """
     begun = tf.transpose(_begun(phrases, progress), [0, 1, 3, 2])
     further = tf.transpose(tf.gather(phrases.tokens, begun, batch_dims=3), [0, 1, 3, 2])
@@ -195,17 +200,17 @@ def wanted_continuations(
     proposed: tf.Tensor,
     columns: Columns | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns what takes hypotheses on to their missing phrases and is not proposed anyway.
+    """Returns continuations that begin or continue missing phrases and that the model does not propose itself.
 
     Args:
       phrases: The phrases.
-      progress: Of the K live hypotheses.
+      progress: The progress of the K live hypotheses.
       logits: float32 [B, R, K, V].
       proposed: int32 [B, R, K, E], the continuations that the model proposes.
-      columns: Which ids the logits' columns are; None: all.
+      columns: The ids that the logits' columns stand for; None: all.
 
     Returns:
-      Tokens int32 and their logits float32, about -1e9 where there are fewer, both [B, R, K, 2C].
+      Tokens int32 and their logits float32, both [B, R, K, 2C]. Logits are about -1e9 in unused places.
     """
     wanted = next_tokens(phrases, progress)
     repeated = tf.reduce_any(tf.equal(wanted[..., tf.newaxis], proposed[..., tf.newaxis, :]), axis=-1)
@@ -216,18 +221,18 @@ def wanted_continuations(
 
 
 def take_turns(log_probs: tf.Tensor, bank: tf.Tensor, count: int) -> tf.Tensor:
-    """Returns which continuations are kept.
+    """Returns the places of the continuations that are kept.
 
-    The banks take turns, the fullest first, each with its most probable continuation that is left: so every bank gets
-    its share, and what one does not fill goes to the others.
+    The banks take turns, starting with the one with most phrase tokens; in its turn a bank chooses its most probable
+    remaining continuation. So every bank gets its share, and banks with continuations left use the share of the others.
 
     Args:
-      log_probs: float32 [B, R, M], of the hypotheses with each continuation; below -5e8: it is not there.
-      bank: int32 [B, R, M], the bank that it would be in.
+      log_probs: float32 [B, R, M], of the hypotheses with each continuation; below -5e8: it does not exist.
+      bank: int32 [B, R, M], the bank of each hypothesis with its continuation.
       count: How many are kept, at most M.
 
     Returns:
-      Places int32 [B, R, count] in M in the order of choice, those that are not there last.
+      Places int32 [B, R, count] among the M continuations, in the order of choice; ones that do not exist come last.
     """
     log_probs, order = tf.math.top_k(log_probs, tf.shape(log_probs)[2])
     bank = tf.gather(bank, order, batch_dims=2)
@@ -240,9 +245,9 @@ def take_turns(log_probs: tf.Tensor, bank: tf.Tensor, count: int) -> tf.Tensor:
 
 
 def count_unmet(phrases: Phrases, ids: tf.Tensor, directions: tf.Tensor) -> tf.Tensor:
-    """Returns how many phrases, the impossible ones included, are not in finished hypotheses, int32 [B, N].
+    """Returns how many phrases, including impossible ones, each final hypothesis lacks, int32 [B, N].
 
-    ``ids`` int32 [B, N, T] are tokens in the order in which ``directions`` int32 [B, N] produced them.
+    ``ids`` int32 [B, N, T] are tokens in the order of generation; ``directions`` int32 [B, N] generated them.
     """
     tokens = tf.gather(phrases.tokens, directions, batch_dims=1)[:, :, tf.newaxis]  # [B, N, 1, C, P]
     longest = tf.shape(tokens)[4]

@@ -1,13 +1,13 @@
 """Partners of a synchronous search: what each direction sees of the other (Zhou et al. 2019, section 3.1).
 
-The search of two directions is defined so: the state of a hypothesis at step t is computed once, with the partner that
-it has at step t, the other direction's live hypothesis of the same rank (or its best). What a hypothesis sees of its
-partner is the partner's own past, step t's own column included. At a rank where nobody is left (tiny vocabularies,
-rules) stands a copy of the direction's best.
+In a search of two directions, the state of a hypothesis at step t is computed once, with the partner that it has at
+step t: the other direction's live hypothesis of the same rank (or its best one). A hypothesis sees its partner's own
+past, including the partner's column of step t. If no hypothesis is left at a rank (with tiny vocabularies or rules), a
+copy of the direction's best hypothesis takes that place.
 
-With ``freeze`` a partner counts as finished at step t when its continuation with EOS is among the K best continuations
-of its direction. The hypotheses that extend those that had this partner, and all descendants of these, keep seeing
-what was seen at step t.
+With ``freeze``, a partner counts as finished at step t if its continuation with EOS is among the K best continuations
+of its direction. All later descendants of a hypothesis that had this partner keep seeing what the hypothesis saw at
+step t.
 
 Legend: B sentences, R = 2 directions, K live hypotheses of a direction, C continuations, T steps.
 """
@@ -26,14 +26,14 @@ class Frozen(NamedTuple):
 
     Attributes:
       frozen: bool [B, R, K], whether a hypothesis's partner is finished.
-      columns: bool [B, R, K, T * K], the other direction's columns that it sees; meaningless where it is not finished.
+      columns: bool [B, R, K, T * K], the other direction's columns that a hypothesis sees; meaningless unless frozen.
     """
 
     frozen: tf.Tensor
     columns: tf.Tensor
 
 
-# The state of the partners: () unless they are frozen.
+# The state of the partners; () unless ``SearchConfig.freezes``.
 Partners = Frozen | tuple[()]
 
 
@@ -46,7 +46,7 @@ def start_partners(batch: tf.Tensor, config: SearchConfig) -> Partners:
 
 
 def partner_invariants(config: SearchConfig) -> Partners:
-    """Returns the shapes that the state keeps in a loop."""
+    """Returns the shape invariants of the state in a loop."""
     if not config.freezes:
         return ()
     fixed = tf.TensorShape([None, config.directions, config.live])
@@ -56,13 +56,16 @@ def partner_invariants(config: SearchConfig) -> Partners:
 def partner_columns(
     partners: Partners, visible: tf.Tensor, log_probs: tf.Tensor, config: SearchConfig
 ) -> tf.Tensor | None:
-    """Returns which of the other direction's columns hypotheses see in this step; None where there is one direction.
+    """Returns which of the other direction's columns hypotheses see in this step; None if there is one direction.
 
     Args:
       partners: The state of this step.
-      visible: bool [B, R, K, (T + 1) * K], the columns of a hypothesis's own past with this step's.
+      visible: bool [B, R, K, (T + 1) * K], the columns of a hypothesis's own past, including this step's.
       log_probs: float32 [B, R, K], of the live hypotheses.
       config: The search's constants.
+
+    Returns:
+      bool [B, R, K, (T + 1) * K] or None.
     """
     if config.directions == 1:
         return None
@@ -88,11 +91,11 @@ def follow_partners(
 
     Args:
       partners: The state of this step.
-      seen: What ``partner_columns`` returned.
+      seen: The result of ``partner_columns`` in this step.
       candidates: The continuations of this step.
-      parents: int64 [B, R, K], the rank in this step of the hypotheses that continue.
+      parents: int64 [B, R, K], the rank in this step of each new live hypothesis's parent.
       log_probs: float32 [B, R, K], of the live hypotheses of this step.
-      strategy: What chose them.
+      strategy: The strategy that proposed the candidates.
       config: The search's constants.
     """
     if not isinstance(partners, Frozen):
@@ -105,16 +108,16 @@ def follow_partners(
 
 
 def _of_the_best(of_others: tf.Tensor, log_probs: tf.Tensor) -> tf.Tensor:
-    """Returns what the other direction's most probable hypothesis has, [B, R, 1, ...], of [B, R, K, ...].
+    """Returns the entry [B, R, 1, ...] of the other direction's most probable hypothesis among [B, R, K, ...].
 
-    It need not be the first: constraints and groups put live hypotheses into another order.
+    This hypothesis need not be the first: constraints and groups order live hypotheses differently.
     """
     best = tf.argmax(tf.reverse(log_probs, axis=[1]), axis=2, output_type=tf.int32)
     return tf.gather(of_others, best[..., tf.newaxis], batch_dims=2)
 
 
 def _finished_in_beam(candidates: Continuations, strategy: BeamStrategy, config: SearchConfig) -> tf.Tensor:
-    """Returns of which hypotheses the continuation with EOS is among the K best of their direction, bool [B, R, K]."""
+    """Returns for which hypotheses the continuation with EOS is among their direction's K best, bool [B, R, K]."""
     log_probs, parents, tokens = candidates
     ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2) & strategy.in_beam(tokens.shape[2], config)
     of_parent = tf.equal(parents[..., tf.newaxis], tf.range(config.live, dtype=tf.int64))

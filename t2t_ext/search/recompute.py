@@ -1,11 +1,11 @@
 """A synchronous search without a cache, for comparison (``sb_decode=recompute``).
 
-In a cached search the state of a hypothesis at step t is computed once, with the partner that it has at step t. Here
-every step computes the whole prefixes of every pair anew with today's partners, by the model's own pass over whole
-sequences. The two agree where partners never change: with one live hypothesis a direction and ``next_alive``.
+A cached search computes the state of a hypothesis at step t once, with the partner that it has at step t. Here, every
+step recomputes the whole prefixes of every pair with the present partners, by the model's own pass over whole
+sequences. The two searches agree if partners never change: with one live hypothesis per direction and ``next_alive``.
 
-Legend: B sentences, K live hypotheses of a direction, S source positions, T tokens with the one to be chosen now, V
-vocabulary. Two directions.
+Legend: B sentences, K live hypotheses of a direction, S source positions, T tokens including the one to be chosen now,
+D width, V vocabulary. There are two directions.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ from t2t_ext.search.search_state import SearchConfig
 
 
 class WholePrefixes:
-    """``start`` and ``step`` as a Seq2Seq's, computed by its ``features`` and ``logits``."""
+    """Offers ``start`` and ``step`` like a Seq2Seq, but computes them by the model's ``features`` and ``logits``."""
 
     def __init__(self, model: Any, config: SearchConfig) -> None:
-        """Initializes the stepper of a Seq2Seq of two directions, or an Ensemble of such."""
+        """Initializes the stepper for a Seq2Seq of two directions, or for an Ensemble of such models."""
         self._model = model
-        # Rank i is then the partner of rank i in both directions, and one pass serves both.
+        # If so, rank i is the partner of rank i in both directions, and one pass serves both.
         self._mutual = config.pairing == "rank" and not config.freezes
 
     def start(self, inputs: tf.Tensor) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class WholePrefixes:
         return logits, {**state, "memories": {"ids": fed}}
 
     def _features(self, inputs: tf.Tensor, pairs: tf.Tensor, count: int) -> Any:
-        """Returns the features [B * count, 2, T, D] of pairs of labels int32 [B, ..., 2, T], ``count`` a sentence."""
+        """Returns the features [B * count, 2, T, D] of label pairs int32 [B, ..., 2, T], ``count`` per sentence."""
         targets = tf.reshape(pairs, [-1, 2, tf.shape(pairs)[-1]])
         return self._model.features(tf.repeat(inputs, count, axis=0), targets)
 
@@ -67,9 +67,10 @@ class WholePrefixes:
 
 
 def _labels(columns: tf.Tensor, visible: tf.Tensor, live: int) -> tf.Tensor:
-    """Returns the tokens int32 [B, 2, K, T] whose steps are visible, and EOS behind them for the one chosen next.
+    """Returns the visible tokens of each hypothesis as labels int32 [B, 2, K, T].
 
-    ``columns`` int32 [B, 2, T * K] are the tokens that were fed, ``visible`` bool [B, 2, K, T * K].
+    EOS follows them in place of the token to be chosen next. ``columns`` int32 [B, 2, T * K] are the tokens that were
+    fed; ``visible`` bool [B, 2, K, T * K] says which of them a hypothesis sees.
     """
     steps = tf.shape(columns)[2] // live
     shown = tf.where(visible, columns[:, :, tf.newaxis], 0)

@@ -1,13 +1,15 @@
-"""Rules that change what a search may generate or how it ranks: the interface, and minimum length, n-grams, prefixes.
+"""Rules that change what a search may generate or how it ranks.
 
-The search composes any number of rules, in the order given. A rule's state goes round the
-loop with the hypotheses; a search without rules has not one operation more.
+Here are the interface of a rule, and the rules for minimum length, repeated n-grams, prefixes and coverage.
 
-Whatever rules do, a hypothesis's log-probability stays the model's own: the normalizer is
-over the whole vocabulary, forbidden tokens included. The length limit stands above all rules.
+The search combines any number of rules, in the order given. The loop of the search carries the
+state of each rule along with the hypotheses; a search without rules has no additional operation.
+
+Whatever the rules do, a hypothesis's log-probability stays the model's own: the normalizer covers
+the whole vocabulary, forbidden tokens included. The length limit has priority over all rules.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, T tokens so far, V
-vocabulary (with a shortlist the columns of candidates), S source positions, P tokens of the longest prefix.
+vocabulary (with a shortlist, the columns of candidates), S source positions, P tokens of the longest prefix.
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID
 from t2t_ext.search.search_state import NOT_THERE
 from t2t_ext.search.shortlist import Columns, columns_of, known_ids, width_of
 
-# Added to the logits of forbidden tokens, which makes hypotheses with them not there.
+# Added to the logits of forbidden tokens, so that hypotheses with them count as not existing.
 FORBIDDEN = NOT_THERE
 
 
@@ -28,14 +30,14 @@ class Step(NamedTuple):
     """The inputs of a rule at one step of the search.
 
     Attributes:
-      length: int32 scalar, tokens of a hypothesis with the one to be chosen now: 1, 2, ...
+      length: int32 scalar, tokens of a hypothesis including the one to be chosen now: 1, 2, ...
       limits: int32 [B], the most tokens of each sentence's hypotheses, EOS included.
-      tokens: int32 [B, R, K, >= length - 1], those chosen before, PAD behind them.
-      log_probs: float32 [B, R, K] of those, about -1e9 where a hypothesis is not there.
+      tokens: int32 [B, R, K, >= length - 1], the tokens chosen before, followed by PAD.
+      log_probs: float32 [B, R, K] of the hypotheses, about -1e9 where a hypothesis does not exist.
       logits: float32 [B, R, K, V], the model's own, before any rule.
-      attention: float32 [B, R, K, S], cross-attention as the model chooses this token; None unless a
+      attention: float32 [B, R, K, S], the cross-attention with which the model chooses this token; None unless a
         rule needs it.
-      columns: Which ids the logits' columns are; None: all of the vocabulary.
+      columns: The ids that the logits' columns stand for; None: the whole vocabulary.
     """
 
     length: tf.Tensor
@@ -48,20 +50,20 @@ class Step(NamedTuple):
 
 
 class Rule:
-    """A rule that does nothing; others override what they need.
+    """The interface of a rule; this one does nothing, and subclasses override the methods they need.
 
-    A state is nested dicts, lists and tuples of tensors, all with the sentences on axis 0 and shapes that do not
-    change, but axis 3 below a key ``memories``: the search leaves out sentences that are done. What a rule knows of
-    single sentences belongs into the state, not into attributes; attributes are constants.
+    A state consists of nested dicts, lists and tuples of tensors. All have the sentences on axis 0, because the search
+    leaves out sentences that are done. Their other dimensions are constant, except axis 3 under a key ``memories``.
+    Anything a rule knows about single sentences belongs in the state; attributes are constants.
 
     Attributes:
-      needs_attention: Whether ``Step.attention`` is wanted.
+      needs_attention: Whether the rule needs ``Step.attention``.
     """
 
     needs_attention: bool = False
 
     def start(self, batch: tf.Tensor, live: int) -> Any:
-        """Returns the state before the first step, of B sentences (int32 scalar) and K live hypotheses."""
+        """Returns the state before the first step, for B sentences (``batch``, int32 scalar) and K live hypotheses."""
         return ()
 
     def adjust(self, logits: tf.Tensor, step: Step, state: Any) -> tf.Tensor:
@@ -69,18 +71,18 @@ class Rule:
         return logits
 
     def bonus(self, step: Step, state: Any) -> tf.Tensor | None:
-        """Returns what is added to the penalized score of hypotheses that end now, float32 [B, R, K] by parent.
+        """Returns the bonus added to the penalized score of hypotheses that end now, float32 [B, R, K] by parent.
 
-        Never more than 0, since the search stops when no log-probability over its penalty can win any more.
+        A bonus is never more than 0, because the search decides when to stop from penalized scores without it.
         """
         return None
 
     def subtracted(self, step: Step, state: Any) -> tf.Tensor | None:
         """Returns how much ``adjust`` has subtracted from hypotheses in this and all earlier steps, float32 [B, R, K].
 
-        It subtracts the same from all allowed tokens of a hypothesis, so the search ranks by less than the model's
-        log-probability, which is restored where a hypothesis ends. It grows from step to step, or stays: the search
-        stops when nothing can win any more.
+        ``adjust`` subtracts the same amount from all allowed tokens of a hypothesis. The search then ranks by less than
+        the model's log-probability, which is restored when a hypothesis ends. The amount must never shrink from step to
+        step, because the search stops as soon as no live hypothesis can win.
         """
         return None
 
@@ -88,23 +90,26 @@ class Rule:
         """Returns the state of the next step.
 
         Args:
-          state: Of this step.
-          parents: int32 [B, R, K], the rank that each new live hypothesis had in this step; see ``reorder``.
-          tokens: int32 [B, R, K], the token that each got.
+          state: The state of this step.
+          parents: int32 [B, R, K], the rank in this step of each new live hypothesis's parent; see ``reorder``.
+          tokens: int32 [B, R, K], the token that each new live hypothesis ends with.
           step: This step.
         """
         return state
 
 
 def reorder(state: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
-    """Returns a state [B, R, K, ...] in the order of the new live hypotheses' parents int32 [B, R, K]."""
+    """Returns a state [B, R, K, ...] reordered by the parents int32 [B, R, K] of the new live hypotheses."""
     return tf.gather(state, parents, batch_dims=2)
 
 
 def forbid(logits: tf.Tensor, columns: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
-    """Returns logits [B, R, K, V] with FORBIDDEN for those of columns int32 [B, R, K, T] that are chosen, bool."""
+    """Returns logits [B, R, K, V] set to FORBIDDEN in the chosen columns.
+
+    Of the columns int32 [B, R, K, T], ``chosen`` bool [B, R, K, T] says which are forbidden.
+    """
     rows = tf.reshape(logits, [-1, width_of(logits)])
-    # Places where none is forbid PAD, which is never chosen anyway.
+    # Places that are not chosen forbid PAD, which is never generated anyway.
     columns = tf.reshape(tf.where(chosen, columns, PAD_ID), [tf.shape(rows)[0], -1])
     numbers = tf.broadcast_to(tf.range(tf.shape(rows)[0])[:, tf.newaxis], tf.shape(columns))
     updates = tf.fill(tf.shape(columns), FORBIDDEN)
@@ -113,12 +118,12 @@ def forbid(logits: tf.Tensor, columns: tf.Tensor, chosen: tf.Tensor) -> tf.Tenso
 
 
 class MinimumLength(Rule):
-    """EOS is not chosen before a hypothesis has its sentence's minimum of other tokens."""
+    """Forbids EOS until a hypothesis has its sentence's minimum number of other tokens."""
 
     def __init__(self, minimum: tf.Tensor) -> None:
         """Initializes the rule for a minimum int32 [B] of tokens without EOS.
 
-        Where the length limit does not leave room for EOS behind them, EOS is allowed as the last token.
+        If the length limit leaves no room for EOS after that many tokens, EOS is allowed as the last token.
         """
         self._minimum = minimum
 
@@ -127,7 +132,7 @@ class MinimumLength(Rule):
         return self._minimum
 
     def adjust(self, logits: tf.Tensor, step: Step, state: tf.Tensor) -> tf.Tensor:
-        """Forbids EOS where it is too early."""
+        """Forbids EOS where it would come too early."""
         early = step.length <= tf.minimum(state, step.limits - 1)
 
         def without_eos() -> tf.Tensor:
@@ -138,14 +143,14 @@ class MinimumLength(Rule):
 
 
 class NoRepeatedNgrams(Rule):
-    """No n-gram of tokens comes twice in a hypothesis (Paulus et al. 2018, section 2.5)."""
+    """Forbids repeated n-grams of tokens in a hypothesis (Paulus et al. 2018, section 2.5)."""
 
     def __init__(self, size: int) -> None:
-        """Initializes the rule for n-grams of ``size`` tokens, at least 1; with 1, no token comes twice."""
+        """Initializes the rule for n-grams of ``size`` tokens, at least 1; with 1, no token occurs twice."""
         self._size = size
 
     def adjust(self, logits: tf.Tensor, step: Step, state: Any) -> tf.Tensor:
-        """Forbids what follows, anywhere in a hypothesis, the size - 1 tokens that the hypothesis ends with."""
+        """Forbids the tokens that already follow, earlier in a hypothesis, its last size - 1 tokens."""
         past = step.length - 1
 
         def without_repeats() -> tf.Tensor:
@@ -162,16 +167,16 @@ class NoRepeatedNgrams(Rule):
 
 
 class ForcedPrefix(Rule):
-    """Hypotheses begin with given tokens. Stands behind all other rules, which have no say in the prefix."""
+    """Makes hypotheses begin with given tokens; the rules before this one have no influence on the prefix."""
 
     def __init__(self, ids: tf.Tensor, lengths: tf.Tensor, ends_word: tf.Tensor, word_starts: Sequence[bool]) -> None:
         """Initializes the rule.
 
         Args:
-          ids: int32 [B, P] in the model's direction, P >= 1; ids that are never produced may not be among them.
-          lengths: int32 [B], tokens of each prefix; 0 = none.
-          ends_word: bool [B], whether the prefix's last word is complete, so that the next token starts another one.
-          word_starts: Of every id whether it may follow a complete word: starts another one, or is EOS.
+          ids: int32 [B, P] in the model's direction, P >= 1, without ids that are never produced.
+          lengths: int32 [B], tokens of each prefix; 0: no prefix.
+          ends_word: bool [B], whether the prefix's last word is complete, so that the next token must start a new one.
+          word_starts: For every id, whether it may follow a complete word, because it starts a new word or is EOS.
         """
         self._state = {"ids": ids, "lengths": lengths, "ends_word": ends_word}
         self._inside_words = ~np.array(word_starts, bool)
@@ -181,7 +186,7 @@ class ForcedPrefix(Rule):
         return self._state
 
     def adjust(self, logits: tf.Tensor, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Forbids all but the prefix's token, and what would continue with its last word if that is complete."""
+        """Forbids all tokens but the prefix's; after the prefix, those that would continue its complete last word."""
         lengths, past = state["lengths"], step.length - 1
 
         def by_sentence(x: tf.Tensor) -> tf.Tensor:
@@ -204,27 +209,27 @@ class ForcedPrefix(Rule):
 
 
 class CoveragePenalty(Rule):
-    """Hypotheses are ranked lower by how they attended to the source.
+    """Lowers the rank of hypotheses according to their attention to the source.
 
-    Of kind ``wu`` those that leave source words without attention (Wu et al. 2016, eq. 14):
-    cp(X; Y) = beta sum_i log(min(sum_j p_ij, 1)) over the source's subwords i, EOS left out, where p_ij is the
-    attention to subword i as token j (EOS included) was chosen. Of kind ``summary`` those that attend to a word again
-    and again (OpenNMT's, Gehrmann et al. 2018, section 5.3): -beta sum_i (max(sum_j p_ij, 1) - 1).
+    Kind ``wu`` penalizes hypotheses that leave source words without attention (Wu et al. 2016, eq. 14):
+    cp(X; Y) = beta sum_i log(min(sum_j p_ij, 1)) over the source's subwords i without EOS, where p_ij is the attention
+    to subword i when token j (EOS included) was chosen. Kind ``summary`` penalizes hypotheses that attend to a word
+    repeatedly (as in OpenNMT; Gehrmann et al. 2018, section 5.3): -beta sum_i (max(sum_j p_ij, 1) - 1).
     """
 
     needs_attention = True
-    # A subword without any attention costs beta log(1e-6), not everything.
+    # A subword without any attention costs beta log(1e-6), not an infinite penalty.
     _LEAST = 1e-6
 
     def __init__(self, beta: float, words: tf.Tensor, directions: int = 1, kind: str = "wu") -> None:
-        """Initializes the rule with a factor beta > 0; ``words`` bool [B, S]: which source positions hold subwords."""
+        """Initializes the rule with a factor beta > 0; ``words`` bool [B, S] marks source positions with subwords."""
         self._beta = beta
         self._words = words
         self._directions = directions
         self._kind = kind
 
     def start(self, batch: tf.Tensor, live: int) -> dict[str, tf.Tensor]:
-        """Returns the attention that each subword has got, float32 [B, R, K, S], and which positions count."""
+        """Returns the attention that each subword has received, float32 [B, R, K, S], and which positions count."""
         covered = tf.zeros([batch, self._directions, live, tf.shape(self._words)[1]])
         return {"covered": covered, "words": self._words}
 
@@ -233,7 +238,7 @@ class CoveragePenalty(Rule):
         return self._penalty(state["covered"] + step.attention, state["words"])
 
     def _penalty(self, covered: tf.Tensor, words: tf.Tensor) -> tf.Tensor:
-        """Returns the penalty float32 [B, R, K] of the attention that subwords have got, float32 [B, R, K, S]."""
+        """Returns the penalty float32 [B, R, K] for the attention that subwords have received, float32 [B, R, K, S]."""
         if self._kind == "summary":
             each = 1.0 - tf.maximum(covered, 1.0)
         else:
@@ -243,22 +248,22 @@ class CoveragePenalty(Rule):
     def update(
         self, state: dict[str, tf.Tensor], parents: tf.Tensor, tokens: tf.Tensor, step: Step
     ) -> dict[str, tf.Tensor]:
-        """Adds this step's attention and follows the hypotheses."""
+        """Adds this step's attention and reorders the sums with the hypotheses."""
         return {**state, "covered": reorder(state["covered"] + step.attention, parents)}
 
 
 class StepwisePenalty(CoveragePenalty):
-    """The coverage penalty of kind ``summary`` at every step, as OpenNMT's ``-stepwise_penalty``.
+    """Applies the coverage penalty of kind ``summary`` at every step, as OpenNMT's ``-stepwise_penalty`` does.
 
-    Hypotheses continue and end by log P - cp over the length penalty, where cp is that of their attention until then.
-    Stands behind all rules that set logits back to the model's own.
+    Hypotheses continue by log P - cp and end by (log P - cp) / length penalty, where cp is the penalty of their
+    attention so far. The rule must come after all rules that reset logits to the model's own.
     """
 
     def __init__(self, beta: float, words: tf.Tensor, directions: int = 1) -> None:
         super().__init__(beta, words, directions, "summary")
 
     def adjust(self, logits: tf.Tensor, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Subtracts the growth of the penalty in this step."""
+        """Subtracts the amount by which the penalty grows in this step."""
         before = self._penalty(state["covered"], state["words"])
         return logits + (super().bonus(step, state) - before)[..., tf.newaxis]
 
@@ -266,5 +271,5 @@ class StepwisePenalty(CoveragePenalty):
         """Returns nothing: the penalty is in the log-probability already."""
 
     def subtracted(self, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the penalty of all attention until now, at least 0."""
+        """Returns the penalty of all attention so far, at least 0."""
         return -super().bonus(step, state)

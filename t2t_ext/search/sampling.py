@@ -18,19 +18,20 @@ from t2t_ext.search.strategies import BeamStrategy, Continuations
 from t2t_ext.search.top_k import top_k_tokens
 
 _BLOCK = 128
-# Of two float32 logits that differ the larger one is certain by far; beyond, quotients would be infinite.
+# At this temperature the larger of two different logits is certain; at lower ones, quotients would be infinite.
 _LEAST_TEMPERATURE = 1e-25
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Truncation:
-    """Changes of the model's distribution before a token is drawn, in this order.
+    """Changes to the model's distribution before a token is drawn.
 
     Attributes:
       temperature: Logits are divided by it; less than 1 makes probable tokens more probable.
-      keep_top_k: Only so many most probable tokens are kept (Fan et al. 2018); 0 = all.
-      keep_top_p: Only the nucleus is kept (Holtzman et al. 2020, section 3.1): the fewest most probable tokens that
-        together have at least this share of the probability, and those as probable as the last of them; 1 = all.
+      keep_top_k: How many of the most probable tokens are kept (Fan et al. 2018); 0: all.
+      keep_top_p: Share of the probability that the nucleus must have (Holtzman et al. 2020, section 3.1). Only the
+        nucleus is kept: the smallest set of most probable tokens with at least this share, after the other two
+        changes. Tokens as probable as the last of them are kept, too. 1: all.
     """
 
     temperature: float = 1.0
@@ -39,12 +40,12 @@ class Truncation:
 
 
 def draw(logits: tf.Tensor, numbers: tf.Tensor, truncation: Truncation, banned: Sequence[int] = ()) -> tf.Tensor:
-    """Draws a token int32 [N] of each row's distribution, whose inverse is read at one random number a row.
+    """Draws a token int32 [N] from each row's distribution, by inverting its cumulative sum at one random number.
 
     Args:
       logits: float32 [N, V] with V known; -1e9 where a rule forbids a token.
       numbers: float32 [N], uniform in [0, 1).
-      truncation: See there.
+      truncation: The changes to the distribution.
       banned: Ids that are never drawn.
     """
     vocab_size = logits.shape[-1]
@@ -65,10 +66,10 @@ def draw(logits: tf.Tensor, numbers: tf.Tensor, truncation: Truncation, banned: 
 
 
 def _nucleus(probabilities: tf.Tensor, share: float) -> tf.Tensor:
-    """Returns probabilities float32 [N, V] with 0 for those outside the nucleus.
+    """Returns the probabilities float32 [N, V], set to 0 outside the nucleus.
 
-    The least probability in the nucleus is found by bisection: non-negative floats are ordered as their bits are, so
-    it is exact after 31 steps. Sorting the vocabulary would take three times as long.
+    Bisection finds the smallest probability in the nucleus. It is exact after 31 steps, because non-negative floats
+    have the same order as their bits. Sorting the vocabulary would take three times as long.
     """
     bits = tf.bitcast(probabilities, tf.int32)
     low, high = tf.zeros_like(bits[:, 0]), tf.reduce_max(bits, axis=1)
@@ -76,7 +77,7 @@ def _nucleus(probabilities: tf.Tensor, share: float) -> tf.Tensor:
     def kept(least: tf.Tensor) -> tf.Tensor:
         return tf.where(bits >= least[:, tf.newaxis], probabilities, 0.0)
 
-    # Rounding: the whole row may sum up to less than a share close to 1.
+    # Because of rounding, the whole row may sum to less than a share close to 1.
     wanted = tf.minimum(share, tf.reduce_sum(probabilities, axis=1))
 
     def halve(low: tf.Tensor, high: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -91,7 +92,7 @@ def _nucleus(probabilities: tf.Tensor, share: float) -> tf.Tensor:
 def _invert(weights: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     """Returns the first place int32 [N] where the running sum of weights [N, V] exceeds a share [N] of the total.
 
-    In two stages, first the block of tokens, then the token in it: the running sum of a whole row is slow.
+    The block of tokens is found first, then the token in it, because the running sum of a whole row is slow.
     """
     width = weights.shape[-1]
     blocks = -(-width // _BLOCK)
@@ -105,10 +106,10 @@ def _invert(weights: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
 
 
 def _first_above(sums: tf.Tensor, bound: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the first place int32 [N] of running sums [N, W] above a bound [N], and the sum before it.
+    """Returns the first place int32 [N] where running sums [N, W] exceed a bound [N], and the sum before that place.
 
-    Rounding may put the bound at the last sum or beyond: it is moved just below, so that the place is one where the
-    sum grows.
+    Rounding may put the bound at the last sum or beyond. It is then moved just below the last sum, so that the sum
+    grows at the place found.
     """
     last = sums[:, -1]
     bound = tf.clip_by_value(bound, 0.0, last * (1.0 - 2.0**-20))
@@ -118,17 +119,17 @@ def _first_above(sums: tf.Tensor, bound: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
 
 
 class Sampling(BeamStrategy):
-    """Independent samples of each sentence instead of a beam; they come back in the order in which they are drawn.
+    """Draws independent samples of each sentence instead of a beam, and returns them in drawing order.
 
-    Each of the K live hypotheses is a chain of its own from the first token on: it continues with a token that is drawn
-    from what the rules allow, until that is EOS. Its place in the pool is its number. So the n-th sample is the same
-    however many are asked for. For one direction only.
+    Each of the K live hypotheses is an independent chain from the first token on: it continues with a token drawn from
+    those that the rules allow, until that token is EOS. The number of a chain is its place in the pool, so the n-th
+    sample is the same however many are asked for. Only models of one direction can be sampled.
     """
 
     def __init__(self, keys: tf.Tensor, truncation: Truncation) -> None:
-        """Initializes the strategy with a key int64 [B] of each sentence, of which what is drawn is a function.
+        """Initializes the strategy with a key int64 [B] for each sentence, which determines what is drawn.
 
-        The keys are ``random_numbers.fingerprint``, folded with a seed.
+        A key is ``random_numbers.fingerprint`` of the sentence, folded with a seed.
         """
         self._keys = keys
         self._truncation = truncation
@@ -138,24 +139,24 @@ class Sampling(BeamStrategy):
         return random_numbers.fold(self._keys[:, tf.newaxis], tf.range(live))
 
     def first_log_probs(self, config: SearchConfig) -> list[float]:
-        """Returns zeros: all chains are there from the beginning."""
+        """Returns zeros: all chains exist from the beginning."""
         return [0.0] * config.live
 
     def propose(
         self, logits: tf.Tensor, normalizer: tf.Tensor, live: Live, step: Step, state: tf.Tensor, config: SearchConfig
     ) -> Continuations:
-        """Returns one continuation of each chain; its log-probability is the model's, whatever it was drawn from."""
+        """Returns one continuation of each chain with the model's log-probability, not that of the truncated sample."""
         rows = tf.reshape(logits, [-1, logits.shape[-1]])
         numbers = tf.reshape(random_numbers.uniform(state, step.length), [-1])
         tokens = draw(rows, numbers, self._truncation, config.banned)
         tokens = tf.ensure_shape(tf.reshape(tokens, tf.shape(live.ids)), live.ids.shape)
         log_probs = tf.gather(step.logits - normalizer, tokens, batch_dims=3) + live.log_probs
-        # A chain with no token left that the rules allow is over.
+        # A chain ends if the rules allow no token any more.
         log_probs += tf.where(tf.gather(logits, tokens, batch_dims=3) > FORBIDDEN / 2, 0.0, FORBIDDEN)
         return log_probs, tf.broadcast_to(tf.range(config.live), tf.shape(tokens)), tokens
 
     def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns every chain; finished ones are not there any more."""
+        """Returns all chains; those that have finished count as not existing."""
         log_probs, places, tokens = candidates
         return places, tf.where(tf.equal(tokens, EOS_ID), NOT_THERE, log_probs)
 
@@ -168,7 +169,7 @@ class Sampling(BeamStrategy):
         config: SearchConfig,
         state: Any,
     ) -> FinishedPool:
-        """Puts every chain that ends into its own place."""
+        """Puts every chain that ends into its own place in the pool."""
         pool = pool._replace(tokens=lengthened(pool.tokens, 1))
         for kind in kinds:
             ranks = kind.ranks[:, 0]
@@ -184,5 +185,5 @@ class Sampling(BeamStrategy):
         return pool
 
     def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
-        """Returns bool [B]: all chains are finished."""
+        """Returns, for each sentence, whether all chains are finished, bool [B]."""
         return tf.reduce_all(live.log_probs < NOT_THERE / 2, axis=[1, 2])

@@ -1,8 +1,8 @@
-"""Search over a part of the vocabulary: each sentence has candidates of its own, by a shortlist.
+"""Search over a part of the vocabulary: a shortlist gives each sentence its own candidate ids.
 
-Logits then have a column for each candidate instead of each id. Hypotheses hold ids; what reads or changes logits
-finds an id's column with ``columns_of``. Candidates are ascending, so ids of special meaning, which are the first of
-every vocabulary and always candidates, are their own columns.
+Logits then have a column for each candidate instead of each id. Hypotheses hold ids; code that reads or changes logits
+finds the column of an id with ``columns_of``. Candidates are in ascending order. Special ids come first in every
+vocabulary and are always candidates, so they equal their column numbers.
 
 Legend: B sentences, S source positions, C columns, A ids that are always candidates, M candidates of a source id, V
 target vocabulary.
@@ -18,9 +18,9 @@ from t2t_ext.data.datasets.shortlist import Shortlist
 from t2t_ext.data.text.special_ids import PAD_ID
 from t2t_ext.search.search_state import NOT_THERE
 
-# Behind a sentence's last candidate.
+# Fills the places after a sentence's last candidate.
 BEYOND = np.iinfo(np.int32).max
-# Few widths: oneDNN compiles every product for each shape.
+# There are few widths because oneDNN compiles every product for each shape.
 _WIDTHS = np.array(sorted({part << power for part in range(8, 16) for power in range(18) if part << power & 7 == 0}))
 
 
@@ -28,8 +28,8 @@ class Columns(NamedTuple):
     """The candidates of every sentence.
 
     Attributes:
-      ids: int32 [B, C], ascending, BEYOND behind the last.
-      banned: float32 [B, C], -1e9 where an id is never generated, else 0.
+      ids: int32 [B, C], ascending, followed by BEYOND.
+      banned: float32 [B, C], -1e9 where an id is never generated, otherwise 0.
     """
 
     ids: tf.Tensor
@@ -40,11 +40,11 @@ class ShortlistTable(tf.Module):
     """A shortlist inside the graph."""
 
     def __init__(self, shortlist: Shortlist, vocab_size: int) -> None:
-        """Holds a shortlist of ``vocab_size`` target ids."""
+        """Stores a shortlist for a target vocabulary of ``vocab_size`` ids."""
         super().__init__()
         always = np.zeros([vocab_size], bool)
         always[shortlist.always] = True
-        # Variables: constants of this size would be a part of every graph that is made.
+        # These are variables, because constants of this size would be part of every graph.
         self._always = tf.Variable(always, trainable=False, name="always")
         best = shortlist.best.copy()
         best[PAD_ID] = PAD_ID  # padding of the source has no candidates
@@ -52,13 +52,13 @@ class ShortlistTable(tf.Module):
         self._vocab_size = vocab_size
 
     def columns(self, sources: tf.Tensor, more: Sequence[tf.Tensor], banned: Sequence[int], least: int) -> Columns:
-        """Returns the candidates of every sentence: a function of it and not of its batch, but for their number.
+        """Returns the candidates of every sentence; except for C, they do not depend on the rest of the batch.
 
         Args:
           sources: int32 [B, S].
-          more: Further ids int32 [B, ...] that are candidates of each sentence.
+          more: Tensors int32 [B, ...] of further ids that are candidates of each sentence.
           banned: Ids that are never generated.
-          least: The least C.
+          least: The smallest allowed C.
         """
         batch = tf.shape(sources)[0]
         found = tf.gather(tf.convert_to_tensor(self._best), sources)
@@ -78,7 +78,7 @@ class ShortlistTable(tf.Module):
 
 
 def columns_of(columns: Columns | None, ids: tf.Tensor) -> tf.Tensor:
-    """Returns the columns of ids int32 [B, ...]; that of PAD for ids that are no candidates."""
+    """Returns the columns of ids int32 [B, ...]; ids that are not candidates get the column of PAD."""
     if columns is None:
         return ids
     flat = tf.reshape(ids, [tf.shape(columns.ids)[0], -1])
@@ -88,7 +88,7 @@ def columns_of(columns: Columns | None, ids: tf.Tensor) -> tf.Tensor:
 
 
 def ids_of(columns: Columns | None, places: tf.Tensor) -> tf.Tensor:
-    """Returns the ids in columns int32 [B, ...]; PAD behind a sentence's last candidate."""
+    """Returns the ids of columns int32 [B, ...]; columns after a sentence's last candidate get PAD."""
     if columns is None:
         return places
     flat = tf.reshape(places, [tf.shape(columns.ids)[0], -1])
@@ -96,7 +96,7 @@ def ids_of(columns: Columns | None, places: tf.Tensor) -> tf.Tensor:
 
 
 def known_ids(ids: tf.Tensor) -> tf.Tensor:
-    """Returns ids with PAD in the place of BEYOND."""
+    """Returns ids with PAD in place of BEYOND."""
     return tf.where(ids < BEYOND, ids, PAD_ID)
 
 

@@ -1,6 +1,6 @@
-"""Strategies propose, choose and keep continuations at each step of a search. Here: the usual beam.
+"""Strategies propose, choose and keep continuations at each step of a search. This module holds the usual beam.
 
-A strategy is a rule, too: it may have a state and forbid tokens.
+A strategy is also a rule: it may have a state and forbid tokens.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, C continuations, F places
 in the pool, N hypotheses asked for, T steps, V vocabulary.
@@ -33,7 +33,10 @@ Continuations = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 def best_of_each(
     logits: tf.Tensor, config: SearchConfig, columns: Columns | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the E = 2K most probable continuations of each hypothesis, logits and ids [B, R, K, E]."""
+    """Returns logits and ids [B, R, K, E] of the E = 2K most probable continuations of each hypothesis.
+
+    E is smaller if the vocabulary has fewer ids.
+    """
     if columns is not None:
         values, places = tf.math.top_k(logits + columns.banned[:, tf.newaxis, tf.newaxis], 2 * config.live)
         return values, tf.ensure_shape(ids_of(columns, places), values.shape)
@@ -45,14 +48,14 @@ def best_of_each(
 
 
 class BeamStrategy(Rule):
-    """Beam search; other strategies override what they do otherwise.
+    """Beam search; other strategies override the methods in which they differ.
 
-    Of the 2K best continuations of K live hypotheses, those that end compete for the pool by penalized score, the
+    Of the 2K best continuations of K live hypotheses, those that end compete for the pool by penalized score; the
     others continue.
     """
 
     def first_log_probs(self, config: SearchConfig) -> list[float]:
-        """Returns the K live hypotheses' log-probabilities before the first step: one is there."""
+        """Returns the log-probabilities of the K live hypotheses before the first step: only one exists."""
         return [0.0] + [NOT_THERE] * (config.live - 1)
 
     def propose(
@@ -62,15 +65,15 @@ class BeamStrategy(Rule):
 
         Args:
           logits: float32 [B, R, K, V] after the rules.
-          normalizer: float32 [B, R, K, 1], log-sum-exp of the model's own logits, over the whole vocabulary, so that
-            a hypothesis's score is the model's probability of it.
+          normalizer: float32 [B, R, K, 1], log-sum-exp of the model's own logits over the whole vocabulary, so that
+            a hypothesis's log-probability is the model's own.
           live: The live hypotheses.
           step: The step.
-          state: The strategy's.
+          state: The state of the strategy.
           config: The search's constants.
 
         Returns:
-          log-probabilities, parents and tokens, each [B, R, C] with C = 2K, or all there are.
+          Log-probabilities, parents and tokens, each [B, R, C] with C = 2K, or fewer if there are not so many.
         """
         if step.columns is None:
             live_rows = [-1, config.live]
@@ -94,8 +97,9 @@ class BeamStrategy(Rule):
     def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns which continuations continue: the K best that do not end.
 
-        They are places, int32 or int64 [B, R, K], among the candidates, and log-probabilities float32 [B, R, K], -1e9
-        and less where nothing continues.
+        Returns:
+          Their places among the candidates, int32 or int64 [B, R, K], and their log-probabilities, float32 [B, R, K],
+          -1e9 or less where nothing continues.
         """
         log_probs, _, tokens = candidates
         extendable = tf.where(tf.equal(tokens, EOS_ID), 2 * NOT_THERE, log_probs)
@@ -123,9 +127,9 @@ class BeamStrategy(Rule):
           length: int32 scalar, T.
           done: bool [B].
           config: The search's constants.
-          state: The strategy's, of the next step.
+          state: The state of the strategy for the next step.
         """
-        # The directions side by side: [B, R, C, ...] becomes [B, R * C, ...]. Both shapes are made once for all parts.
+        # Puts the directions side by side: [B, R, C, ...] becomes [B, R * C, ...]. All parts share these two shapes.
         batch = tf.shape(done)[0]
         flat, flat_tokens = tf.stack([batch, -1]), tf.stack([batch, -1, length])
         closed, lasting = done[:, tf.newaxis], tf.cast(length, tf.int64)
@@ -151,12 +155,12 @@ class BeamStrategy(Rule):
         return FinishedPool(best, pick(log_probs), pick(lengths), pick(finished), sides, pick(tokens))
 
     def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
-        """Returns bool [B]: no live hypothesis can get among the N best any more.
+        """Returns, for each sentence, whether no live hypothesis can still get among the N best, bool [B].
 
-        A live hypothesis's log-probability can only fall, and the penalty that helps it most is the one of the limit;
-        ``early_stopping=heuristic`` takes that of the next step. Rules' bonuses are never more than 0 (they are not
-        looked at here: a coverage penalty of now says nothing, it becomes smaller with every token), so that this
-        bounds the penalized score with them, too.
+        A live hypothesis's log-probability can only fall, and the length penalty at the limit helps it most;
+        ``early_stopping=heuristic`` uses the penalty at the next step instead. The rules' bonuses are never more than
+        0, so the bound holds with them, too. They are ignored here, because the present coverage penalty says nothing
+        about the final one: it becomes smaller with every token.
         """
         nth = pool.ranks[:, config.num_hypotheses - 1]
         if config.beam_size == 1:
@@ -164,12 +168,12 @@ class BeamStrategy(Rule):
         return nth >= self.best_attainable(live.log_probs, live, limits, config)
 
     def best_attainable(self, log_probs: tf.Tensor, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
-        """Returns the best score that live hypotheses may still get, float64 [N].
+        """Returns a bound on the score that live hypotheses can still reach, float64 [B].
 
         Args:
-          log_probs: float32 [N, R, K], those of the hypotheses.
-          live: All hypotheses, for their length.
-          limits: int64 [N], the most tokens of their sentences.
+          log_probs: float32 [B, R, K], of the hypotheses; diverse groups pass each group as a sentence of its own.
+          live: All live hypotheses, which give the present length.
+          limits: int64 [B], the most tokens of the hypotheses.
           config: The search's constants.
         """
         lengths = limits
@@ -184,10 +188,10 @@ class BeamStrategy(Rule):
 
 
 class TopBeam(BeamStrategy):
-    """A beam that extends only what is among the K best continuations (Zhou et al. 2019, section 2.2 and footnote 12).
+    """A beam that extends only the K best continuations (Zhou et al. 2019, section 2.2 and footnote 12).
 
-    A place that a finished hypothesis takes is not filled by the next best. With one hypothesis a direction each is
-    searched greedily: it ends where its most probable token is EOS.
+    If one of them finishes, the next best continuation does not take its place. With one hypothesis per direction, each
+    direction is searched greedily: it ends as soon as its most probable token is EOS.
     """
 
     def propose(

@@ -1,6 +1,6 @@
 """The k best logits and the normalizer for large vocabularies, in few passes over the logits.
 
-Places are computed in int64, as all of the search; see ``search_state``.
+Places are computed in int64, as everywhere in the search; see ``search_state``.
 
 Legend: N rows, K hypotheses, V vocabulary, W width of a block.
 """
@@ -11,20 +11,23 @@ import numpy as np
 import tensorflow as tf
 
 _BLOCK = 128
-_PART = 16  # of a block
-# Below this many blocks a candidate block, the plain top-k is as fast.
+_PART = 16  # Width of a part of a block.
+# With fewer than this many blocks for each of the k best, a plain top-k is as fast.
 _WORTHWHILE = 4
 _MINUS_INFINITY = -1e9
 
 
 def _block_width(vocab_size: int) -> int:
-    """Returns W: whole parts, near 128, and without a rest where that is possible, since padding copies all logits."""
+    """Returns W, a multiple of 16 near 128.
+
+    If possible W divides the vocabulary size, because padding would copy all logits.
+    """
     widths = range(_BLOCK // 2, 2 * _BLOCK + 1, _PART)
     return min(widths, key=lambda width: (vocab_size % width != 0 or vocab_size < 2 * _BLOCK, abs(width - _BLOCK)))
 
 
 def _in_blocks(logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns logits float32 [N, V] as [N, blocks, W], padded with -2e9, and the blocks' maxima [N, blocks]."""
+    """Returns logits float32 [N, V] as blocks [N, blocks, W], padded with -2e9, and their maxima [N, blocks]."""
     width = _block_width(logits.shape[-1])
     blocks = -(-logits.shape[-1] // width)
     if padding := blocks * width - logits.shape[-1]:
@@ -41,9 +44,9 @@ def _ban(vocab_size: int, banned: Sequence[int]) -> np.ndarray:
 
 
 def _without_banned(blocked: tf.Tensor, maxima: tf.Tensor, ban: np.ndarray) -> tf.Tensor:
-    """Returns the maxima [N, blocks] of blocks [N, blocks, W] to which ban float32 [blocks, W] is added.
+    """Returns the maxima [N, blocks] of blocks [N, blocks, W] after adding ban float32 [blocks, W].
 
-    Only blocks that hold a banned id are looked at again.
+    Only the maxima of blocks with a banned id are computed again.
     """
     with_bans = np.flatnonzero(ban.any(axis=1))
     if not with_bans.size:
@@ -57,14 +60,14 @@ def _without_banned(blocked: tf.Tensor, maxima: tf.Tensor, ban: np.ndarray) -> t
 def top_k_tokens(logits: tf.Tensor, k: int, banned: Sequence[int] = ()) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the k largest logits that are not banned, largest first.
 
-    In stages: the k best of the vocabulary are in the k blocks with the largest maxima, and those of these blocks in
-    the k parts with the largest maxima, so that only these parts are sorted. The result is that of a plain top-k, also
-    among equal logits, where the smaller id comes first.
+    The search has stages: the k best logits are in the k blocks with the largest maxima, and within these blocks in the
+    k parts with the largest maxima, so only these parts are sorted. The result equals that of a plain top-k; among
+    equal logits the smaller id comes first.
 
     Args:
       logits: float32 [N, V] with V known.
-      k: How many, 1 <= k <= V.
-      banned: Ids that must not be chosen; they come back only if fewer than k others exist, with a value below -1e8.
+      k: How many logits, 1 <= k <= V.
+      banned: Ids that must not be chosen; they are returned only if fewer than k others exist, with a value below -1e8.
 
     Returns:
       values float32 [N, k] and ids int64 [N, k].
@@ -78,18 +81,18 @@ def top_k_continuations(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the k largest of logits - normalizers + log_probs over all tokens of K hypotheses together.
 
-    In the stages of ``top_k_tokens``, of all hypotheses at once: after the first stage there are k blocks for a
-    sentence, not for a hypothesis. Of equal sums the earlier hypothesis's, then the smaller id comes first.
+    The stages are those of ``top_k_tokens``, but for all hypotheses at once: after the first stage there are k blocks
+    per sentence, not per hypothesis. Among equal sums the earlier hypothesis comes first, then the smaller id.
 
     Args:
       logits: float32 [N, K, V] with K and V known.
       normalizers: float32 [N, K].
       log_probs: float32 [N, K].
-      k: How many, 1 <= k <= K V.
-      banned: As of ``top_k_tokens``.
+      k: How many sums, 1 <= k <= K * V.
+      banned: As for ``top_k_tokens``.
 
     Returns:
-      sums float32, hypotheses int64 and ids int64, each [N, k].
+      sums float32, hypotheses int64 and ids int64, each [N, k], largest sum first.
     """
 
     def sums(x: tf.Tensor, of_hypothesis: tf.Tensor | None) -> tf.Tensor:
@@ -105,9 +108,10 @@ def top_k_continuations(
 def _top_k(
     logits: tf.Tensor, k: int, banned: Sequence[int], sums: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """As ``top_k_continuations``.
+    """Returns the k largest sums, their hypotheses and their ids, as ``top_k_continuations`` does.
 
-    ``sums`` returns what is compared of logits float32 [N, C, ...] of hypotheses int64 [N, C]; None: of each one.
+    ``sums`` turns logits float32 [N, C, ...] into the sums to compare; its second argument int64 [N, C] says to which
+    hypotheses the logits belong. None: C is K, one entry for each hypothesis.
     """
     hypotheses, vocab_size = logits.shape[1:]
     ban, width = _ban(vocab_size, banned), _block_width(vocab_size)
@@ -133,7 +137,7 @@ def _top_k(
 
 
 def _best_in_order(maxima: tf.Tensor, k: int) -> tf.Tensor:
-    """Returns the places int64 [N, k] of the k largest of float32 [N, C], smaller places first."""
+    """Returns the places int64 [N, k] of the k largest of float32 [N, C], in ascending order."""
     _, best = tf.math.top_k(maxima, k, sorted=False)
     return -tf.math.top_k(-tf.cast(best, tf.int64), k)[0]
 
@@ -155,9 +159,9 @@ def _top_k_of_parts(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
 def log_normalizer(logits: tf.Tensor) -> tf.Tensor:
     """Returns the log-sum-exp of logits float32 [..., V], float32 [..., 1].
 
-    By way of the softmax, which is one fast operation where exp, sum and log are several passes: the largest
-    probability is exp(largest logit - normalizer), and at least 1 / V, so that its logarithm is exact. Where V is
-    known, both are looked for in one block alone; its maxima are those that ``top_k_continuations`` needs.
+    It is computed from the softmax, which is one fast operation, while exp, sum and log are several passes. The largest
+    probability is exp(largest logit - normalizer). It is at least 1 / V, so its logarithm is precise. If V is a known
+    multiple of W, both maxima are read from a single block, and ``top_k_continuations`` needs the same block maxima.
     """
     vocab_size = logits.shape[-1]
     if vocab_size is None or vocab_size % _block_width(vocab_size):

@@ -1,7 +1,7 @@
-"""No n-gram of words comes twice, whatever subwords the words are spelt with.
+"""Forbids repeated n-grams of words, while ``rules.NoRepeatedNgrams`` forbids repeated n-grams of tokens.
 
 Paulus et al. 2018 (https://arxiv.org/abs/1705.04304), section 2.5, and OpenNMT block n-grams of tokens that are words.
-Of subwords the same rule would forbid a name of three subwords to occur twice.
+Applied to subwords, the same rule would forbid a name of three subwords to occur twice.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, T tokens so far, V vocabulary.
 """
@@ -21,8 +21,8 @@ class Boundaries(NamedTuple):
     """Word boundaries, in the order in which a direction generates.
 
     Attributes:
-      begins: bool [R, V], whether a word begins with the token, whatever is before it.
-      ends: bool [R, V], whether a word ends with the token, whatever follows.
+      begins: bool [R, V], whether a word always begins with the token, whatever precedes it.
+      ends: bool [R, V], whether a word always ends with the token, whatever follows.
     """
 
     begins: np.ndarray
@@ -30,9 +30,9 @@ class Boundaries(NamedTuple):
 
 
 def word_boundaries(encoder: SubwordEncoder, right_to_left: Sequence[bool]) -> Boundaries:
-    """Returns where words begin and end, by direction; each of them may generate right to left.
+    """Returns where words begin and end in each direction; ``right_to_left`` says how each direction generates.
 
-    SentencePiece marks the first subword of a word in the order of the text, subword-nmt all but the last.
+    In text order, SentencePiece marks the first subword of a word; subword-nmt marks all subwords but the last.
     """
     if encoder.segmented_by_graph:
         first = np.array(encoder.word_starts(), bool)
@@ -48,32 +48,32 @@ def word_boundaries(encoder: SubwordEncoder, right_to_left: Sequence[bool]) -> B
 
 
 class NoRepeatedWordNgrams(Rule):
-    """No n-gram of words comes twice in a hypothesis.
+    """Forbids repeated n-grams of words in a hypothesis.
 
-    The last subword of a word is forbidden where the word would complete an n-gram that is there already. A longer word
-    that begins with the same subwords is so, too; a word that is there already may not be spelt by the same subwords
-    any more, but could be by others, which no model does that was trained on a single segmentation.
+    The last subword of a word is forbidden if the word would complete an n-gram that the hypothesis already contains.
+    This also forbids longer words that begin with the same subwords. Only the same subwords are forbidden: another
+    segmentation of the word is still possible, but a model trained on a single segmentation does not generate it.
     """
 
     def __init__(self, size: int, boundaries: Boundaries, ignored: Sequence[Sequence[Sequence[int]]] = ()) -> None:
         """Initializes the rule.
 
         Args:
-          size: Words of an n-gram, at least 1.
+          size: Number of words of an n-gram, at least 1.
           boundaries: Where words begin and end.
-          ignored: Words whose n-grams may come again; of each its ids for every direction, in the order in which
-            that generates.
+          ignored: Words whose n-grams may be repeated; for each word its ids in every direction, in the direction's
+            order of generation.
         """
         self._size = size
         self._begins, self._ends = boundaries
         self._ignored = [np.array(word, np.int32) for word in ignored]
 
     def start(self, batch: tf.Tensor, live: int) -> dict[str, dict[str, tf.Tensor]]:
-        """Returns, of every place, how many tokens before it are those that the hypothesis ends with: none yet."""
+        """Returns the state: for every place, how many tokens before it equal the hypothesis's last ones; empty yet."""
         return {"memories": {"same": tf.zeros([batch, len(self._begins), live, 0], tf.int32)}}
 
     def adjust(self, logits: tf.Tensor, step: Step, state: Any) -> tf.Tensor:
-        """Forbids the tokens that would complete an n-gram again."""
+        """Forbids the tokens that would complete a repeated n-gram."""
         past = step.length - 1
 
         def without_repeats() -> tf.Tensor:
@@ -86,24 +86,24 @@ class NoRepeatedWordNgrams(Rule):
         return tf.ensure_shape(changed, logits.shape)
 
     def update(self, state: Any, parents: tf.Tensor, tokens: tf.Tensor, step: Step) -> Any:
-        """Compares every place with the new token and follows the hypotheses."""
+        """Compares every place with the new token and reorders the state with the hypotheses."""
         same = reorder(state["memories"]["same"], parents)
         before = reorder(step.tokens[..., : step.length - 1], parents)
         longer = tf.where(tf.equal(before, tokens[..., tf.newaxis]), same + 1, 0)
         return {"memories": {"same": tf.pad(longer, [[0, 0], [0, 0], [0, 0], [1, 0]])}}
 
     def _completes(self, tokens: tf.Tensor, past: tf.Tensor, same: tf.Tensor) -> tf.Tensor:
-        """Returns of which tokens [B, R, K, T] a copy would complete an n-gram of words again, bool."""
+        """Returns for which tokens [B, R, K, T] a copy would complete a repeated n-gram of words, bool [B, R, K, T]."""
         begins, ends = _of_tokens(self._begins, tokens), _of_tokens(self._ends, tokens)
         starts = tf.concat([tf.ones_like(begins[..., :1]), begins[..., 1:] | ends[..., :-1]], axis=3)
-        # The last token's word is complete where the same token would begin another one.
+        # The last token's word is complete if the same token would begin another word.
         complete = tf.concat([starts[..., 1:], (begins | ends)[..., -1:]], axis=3)
         places = tf.range(past)
         words = tf.cumsum(tf.cast(starts, tf.int32), axis=3)  # up to each place
         first_of_word = tf.sort(tf.where(starts, places, past), axis=3)
         first = tf.gather(first_of_word, tf.maximum(words - self._size, 0), batch_dims=3)
         size = places - first  # tokens of the n-gram before its last one
-        # The hypothesis ends with the same tokens, and the first of them begins a word there, too.
+        # The hypothesis ends with the same tokens, and the first of them begins a word there as well.
         begun = tf.gather(starts, tf.minimum(past - size, past - 1), batch_dims=3)
         begun = tf.where(tf.equal(size, 0), begins | ends[..., -1:], begun)
         found = complete & (words >= self._size) & (same >= size) & begun
@@ -114,7 +114,7 @@ class NoRepeatedWordNgrams(Rule):
         return found
 
     def _is_ignored(self, tokens: tf.Tensor, starts: tf.Tensor, complete: tf.Tensor) -> tf.Tensor:
-        """Returns where a word ends that is ignored, bool [B, R, K, T]."""
+        """Returns where an ignored word ends, bool [B, R, K, T]."""
         found = tf.zeros_like(starts)
         for word in self._ignored:
             hit = complete
@@ -126,7 +126,7 @@ class NoRepeatedWordNgrams(Rule):
 
 
 def _of_tokens(table: np.ndarray, tokens: tf.Tensor) -> tf.Tensor:
-    """Returns the entries of a table [R, V] of tokens [B, R, K, T]."""
+    """Returns the entries [B, R, K, T] of a table [R, V] for tokens [B, R, K, T]."""
     directions, vocab_size = table.shape
     offsets = np.arange(directions, dtype=np.int32)[:, np.newaxis, np.newaxis] * vocab_size
     return tf.gather(tf.constant(table.reshape(-1)), tokens + offsets)

@@ -1,1 +1,1 @@
-"""Strings in, hypotheses out: the translator, scores of given pairs, alignments, reranking."""
+"""Strings in, hypotheses out: the translator, scores of given translations, word alignments and reranking."""

@@ -1,7 +1,7 @@
-"""The search for translations: decode hparams, rules and strategies put to work on a model.
+"""The search for translations: applies decode hparams, rules and strategies to a model.
 
-This module alone searches: the decoder command, BLEU during training and the exported SavedModel all run it, so they
-cannot disagree.
+The decoder command, BLEU during training and the exported SavedModel all search with this module, so they cannot
+disagree.
 
 Legend: B sentences, S source positions, T target positions, P tokens of the longest prefix, N hypotheses of a sentence.
 """
@@ -47,7 +47,7 @@ class Searcher:
         target_direction: str,
         shortlist: ShortlistTable | None = None,
     ) -> None:
-        """Takes a built model, or an ensemble; with ``target_direction=r2l`` its output is reversed."""
+        """Takes a built model or an ensemble; with ``target_direction=r2l`` its output is reversed."""
         self._model, self._target, self._hparams, self._shortlist = model, target, decode_hparams, shortlist
         self._target_direction = target_direction
         for word in unknown_words(decode_hparams, target.encoder):
@@ -71,26 +71,26 @@ class Searcher:
 
         Args:
           sources: Ids int32 [B, S] with EOS, padded with PAD, or features float32 [B, S, F].
-          empty: bool [B], which have nothing to translate and stay empty.
+          empty: bool [B], which sources have nothing to translate; their translations are empty.
           num_hypotheses: N.
-          prefixes: Segmented strings [B] that the translations begin with. The last word may be continued unless
+          prefixes: Segmented strings [B] with which the translations begin. The last word may be continued unless
             whitespace follows it; an empty prefix forces nothing.
           constraints: Segmented strings [B] of phrases, separated by tabs, that the translations must contain.
-          seeds: int64 [B]; a sample is a function of the source, its seed and that of the decode hparams.
+          seeds: int64 [B]; a sample is a function of the source, its seed and the seed in the decode hparams.
 
         Returns:
           Best first, in drawing order for samples: ``outputs`` string, ``scores`` (log-probability over length penalty)
           and ``log_probs`` float32, ``lengths`` int32 (tokens with EOS), ``finished`` bool (False: truncated at the
           length limit) and ``directions`` int32 (0: left to right, 1: right to left), each [B, N]; ``ids`` int32
-          [B, N, T] in the order in which they were generated, with EOS, padded with PAD; with constraints
-          ``unmet_constraints`` int32 [B, N], the phrases that a translation lacks. Where the rules leave fewer than N
-          translations, the rest have length 0 and a log-probability of about -1e9.
+          [B, N, T] in the order of generation, with EOS if finished, padded with PAD; with constraints also
+          ``unmet_constraints`` int32 [B, N], the number of phrases that a translation lacks. If the rules leave fewer
+          than N translations, the rest have a log-probability of about -1e9 and length 0.
 
         Raises:
           UserError: The model or the decode hparams exclude prefixes, constraints or seeds.
         """
         hparams, directions = self._hparams, self._model.directions
-        # Of each direction of the model, whether it generates right to left.
+        # For each direction of the model, whether it generates right to left.
         reversed_directions = (self._target_direction == "r2l",) if directions == 1 else (False, True)
         banned = (PAD_ID, UNK_ID, *self._target.encoder.control_ids)
         config = search_config(hparams, num_hypotheses, directions, banned)
@@ -99,7 +99,7 @@ class Searcher:
         sources = at_least_wide(sources)
         limits = tf.where(empty, 1, self._limits(sources))  # [B]
         batch = tf.shape(sources)[0]
-        # Products of very few rows are computed in another way: a sentence alone would get other last bits.
+        # Products of very few rows are computed differently: the last bits of a single sentence would differ.
         missing = [[0, tf.maximum(-(-MIN_ROWS // config.beam_size) - batch, 0)]]
         sources = tf.pad(sources, missing + [[0, 0]] * (sources.shape.rank - 1))
         limits = tf.pad(limits, missing, constant_values=1)
@@ -145,7 +145,7 @@ class Searcher:
         }
 
     def _limits(self, sources: tf.Tensor) -> tf.Tensor:
-        """Returns the most target tokens (with EOS) of each sentence, int32 [B]."""
+        """Returns the length limit of each sentence's translations, in tokens with EOS, int32 [B]."""
         hparams = self._hparams
         lengths = tf.reduce_sum(tf.cast(words_of_source(sources), tf.int32), axis=1)
         if hparams.length_limit == "extra":
@@ -156,7 +156,10 @@ class Searcher:
         return tf.maximum(limits, 1)
 
     def _to_text(self, found: Result, right_to_left: tf.Tensor | None) -> tf.Tensor:
-        """Decodes the hypotheses of a search, those of bool [B, N] reversed, to segmented strings [B, N]."""
+        """Decodes the hypotheses of a search to segmented strings [B, N].
+
+        ``right_to_left`` bool [B, N] says which hypotheses are reversed first; None: none.
+        """
         shape = tf.shape(found.lengths)
         lengths = tf.reshape(found.lengths - tf.cast(found.finished, tf.int32), [-1])  # [B N]
         ids = tf.reshape(found.ids, [shape[0] * shape[1], tf.shape(found.ids)[2]])  # [B N, T]
@@ -171,8 +174,8 @@ class Prefixes(NamedTuple):
 
     Attributes:
       ids: int32 [B, P], P >= 1, padded with PAD.
-      lengths: int32 [B], 0 = nothing is forced.
-      ends_word: bool [B], whether a new word begins behind it.
+      lengths: int32 [B], tokens of each prefix; 0: nothing is forced.
+      ends_word: bool [B], whether a new word must begin after the prefix.
     """
 
     ids: tf.Tensor
@@ -183,10 +186,10 @@ class Prefixes(NamedTuple):
 def encode_prefixes(
     strings: tf.Tensor, encoder: GraphSubwordEncoder | GraphTokenEncoder, banned: tuple[int, ...], most: int
 ) -> Prefixes:
-    """Encodes prefixes, strings [B].
+    """Encodes prefixes, segmented strings [B].
 
-    A space at the end says that the last word is complete, as a last subword without ``@@`` says by itself. A prefix is
-    truncated before a token that is never produced, and after ``most`` tokens.
+    Trailing whitespace says that the last word is complete; in subword-nmt's segmentation a last subword without ``@@``
+    says so by itself. A prefix is truncated before the first token that is never produced, and after ``most`` tokens.
     """
     text = tf.strings.regex_replace(strings, _WHITESPACE_AT_THE_END, "")
     ids = encoder.encode(text, most).to_tensor()
@@ -201,7 +204,7 @@ def search_config(
     """Returns the constants of a search for ``num_hypotheses`` translations.
 
     Raises:
-      UserError: The settings do not fit a model of so many directions.
+      UserError: The settings do not fit a model with this number of directions, or ``num_hypotheses`` is out of range.
     """
     check_directions(hparams, directions)
     sampling = hparams.sampling_method == "random"
@@ -218,7 +221,7 @@ def search_config(
         early_stopping=hparams.early_stopping,
         banned=banned,
         pairing=hparams.sb_pairing,
-        # A finished hypothesis leaves its place empty, so that nobody takes its rank.
+        # A finished hypothesis leaves its place empty, so no other hypothesis takes its rank.
         finished_partner="freeze" if hparams.beam_extends == "top" else hparams.sb_finished_partner,
     )
 
@@ -236,10 +239,10 @@ def search_rules(
     encoder: SubwordEncoder,
     prefixes: Prefixes | None,
 ) -> list[Rule]:
-    """Returns the rules of a search of source ids int32 [B, S], or feature vectors float32 [B, S, F].
+    """Returns the rules for a search with source ids int32 [B, S], or feature vectors float32 [B, S, F].
 
-    ``right_to_left`` says of each direction of the model whether it generates right to left, the encoder is the
-    target's.
+    ``right_to_left`` says for each direction of the model whether it generates right to left; ``encoder`` is the text
+    encoder of the target.
     """
     rules: list[Rule] = []
     words = words_of_source(ids)
@@ -265,7 +268,7 @@ def search_rules(
 
 
 def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor | None = None) -> Sampling | None:
-    """Returns the strategy that samples, with further seeds int64 [B]; None where a search is wanted."""
+    """Returns the sampling strategy, with additional seeds int64 [B], or None if the hparams ask for a search."""
     if hparams.sampling_method != "random":
         return None
     keys = random_numbers.fold(random_numbers.fingerprint(ids), tf.constant(hparams.sampling_seed, tf.int64))

@@ -1,14 +1,14 @@
-"""The one way to translate: lists of strings in, translations out.
+"""The Translator, through which all translation goes: lists of strings in, translations out.
 
     translator = Translator.load("RUN")
     translator(["Guten Morgen.", "Wie geht es dir?"])
 
-Where the run reads feature vectors, the sources are ``FeatureSource``s or arrays float [regions, F] instead:
+If the run reads feature vectors, the sources are ``FeatureSource``s or float arrays [regions, F] instead:
 
     translator([np.load("image.npy")])
 
-A Translator is a codec for each side (``translation.codec``), a ``Searcher`` and a ``ForcedDecoder``. The methods that
-end in ``_batch`` are their graph functions of string tensors, of which a SavedModel is made.
+A Translator consists of a codec for each side (``translation.codec``), a ``Searcher`` and a ``ForcedDecoder``. The
+methods whose names end in ``_batch`` are graph functions of string tensors; the exported SavedModel is made from them.
 """
 
 import functools
@@ -40,10 +40,10 @@ from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
 from t2t_ext.translation.searcher import Searcher
 
-# Few widths of targets that are given: oneDNN compiles every product for each shape.
+# Given targets are padded to few different widths: oneDNN compiles every matrix product for each shape.
 _WIDTH_MULTIPLE = 8
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
-# Training keeps float32 weights beside the low-precision products; for translating, the low-precision copy is enough.
+# In mixed precision, training keeps float32 weights. For translation, weights in the low precision are enough.
 _INFERENCE_PRECISION = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 
 Sources = Sequence[str] | Sequence[FeatureSource] | Sequence[np.ndarray]
@@ -53,32 +53,33 @@ _OPTIONS = {"prefixes": _STRINGS, "constraints": _STRINGS, "seeds": tf.TensorSpe
 
 
 class Translator:
-    """Translates lists of sources in batches of similar lengths, several at a time.
+    """Translates lists of sources in batches of similar lengths, several batches at a time.
 
-    The result of a line does not depend on the other lines, nor on their order.
+    The result of a line depends neither on the other lines nor on their order.
 
     Attributes:
-      model: The model, or an ensemble; its variables are read at every call, not copied.
-      members: The models of the ensemble; the one model.
+      model: The model or an ensemble; its variables are read at every call, not copied.
+      members: The models of the ensemble, or the single model.
       source: The codec of the source.
       target: The codec of the target.
       source_encoder: Text encoder of the source.
       target_encoder: Text encoder of the target.
-      decode_hparams: How to search.
+      decode_hparams: The settings of the search.
       target_direction: ``l2r`` or ``r2l``.
-      alignment: Which attention word alignments are read from.
-      shortlist: The candidates that the search keeps to; None: all of the vocabulary.
-      source_limit: The most subwords (or regions) of a source: max_input_length, or what the encoder reads.
-      truncated_lines: How many lines of the last call were truncated to source_limit, or a target to max_input_length.
-      truncated_line_numbers: Which ones, counted from 1.
-      unmet_prefix_line_numbers: Lines of the last call whose translation holds only the beginning of its prefix, since
-        it was truncated at the length limit or a character is not in the vocabulary.
+      alignment: The attention that word alignments are read from.
+      shortlist: The candidates to which the search is restricted; None: the whole vocabulary.
+      source_limit: The most subwords (or regions) of a source: max_input_length, or fewer if the encoder reads fewer.
+      truncated_lines: How many lines of the last call had a source truncated to source_limit or a target truncated to
+        max_input_length.
+      truncated_line_numbers: The numbers of these lines, counted from 1.
+      unmet_prefix_line_numbers: Lines of the last call whose translation has only the beginning of its prefix, because
+        it was truncated at the length limit or the vocabulary lacks a character.
       unmet_constraint_line_numbers: Lines of the last call whose best translation lacks some of its phrases.
-      untranslated_line_numbers: Lines of the last call that are not empty and have no translation, since the model's
+      untranslated_line_numbers: Lines of the last call that have text but no translation, because the model's
         probabilities are NaN or the rules leave none.
-      empty_line_numbers: Lines of the last call that are not empty and whose best translation is: EOS alone.
-      parallel_batches: Batches searched at the same time, on threads. With TensorFlow's intra-op threads set to
-        1, as the commands do, one a core is fastest.
+      empty_line_numbers: Lines of the last call that have text but whose best translation is empty (only EOS).
+      parallel_batches: Number of batches that are searched at the same time, each on a thread. One per core is fastest
+        if TensorFlow's intra-op threads are set to 1, as the commands do.
     """
 
     parallel_batches: int = usable_cores()
@@ -98,9 +99,10 @@ class Translator:
         target_direction: str | None = None,
         alignment: AlignmentConfig | None = None,
     ) -> None:
-        """Initializes the translator of a model, which it builds if need be, or an ensemble.
+        """Initializes the translator for a model or an ensemble; models that are not built yet are built.
 
-        What is generated is reversed where the direction is ``r2l``; None: that of the model's hparams.
+        If ``target_direction`` is ``r2l``, the output of the model is reversed. None means the direction in the model's
+        hparams.
 
         Raises:
           UserError: The decode hparams do not fit the model.
@@ -153,24 +155,25 @@ class Translator:
         alignment: AlignmentConfig | None = None,
         for_training: bool = False,
     ) -> Self:
-        """Loads the translator of a run, or of several as an ensemble.
+        """Loads the translator of a run, or of several runs as an ensemble.
 
         Args:
-          run_dir: The run's directory (``--output_dir`` of the trainer), or several.
-          checkpoint_path: A checkpoint; ``best`` or ``averaged`` mean the run's. None: its latest good one. Several:
-            one for each run, or an ensemble of one run's.
-          decode_hparams: How to search: DecodeHParams, or overrides, ``"beam_size=4,alpha=0.6"`` or a dict.
+          run_dir: The run's directory (``--output_dir`` of the trainer), or several directories.
+          checkpoint_path: A checkpoint; ``best`` and ``averaged`` name those of the run. None: the run's latest
+            undamaged one. Several: one for each run, or several checkpoints of one run as an ensemble.
+          decode_hparams: The settings of the search: DecodeHParams, or overrides as a string
+            (``"beam_size=4,alpha=0.6"``) or a dict.
           warn: Called with a warning for each damaged checkpoint that is passed over.
-          ensemble_weights: Shares of the members in the probability, in any unit; None: equal ones.
-          alignment: Which attention word alignments are read from; None: the defaults.
-          for_training: Whether the model's weights are float32 also where products have a low precision, so that
-            ``model.fit`` can train them further; otherwise they have the precision of the products.
+          ensemble_weights: The members' shares of the probability, in any unit; None: equal shares.
+          alignment: The attention that word alignments are read from; None: the defaults.
+          for_training: Whether to keep the model's weights in float32 even if its matrix products have a lower
+            precision, so that ``model.fit`` can train them further. Otherwise the weights have that lower precision.
 
         Returns:
-          A translator with the checkpoint's weights (their moving average, where the run keeps one).
+          A translator with the checkpoint's weights, or with their moving average if the run keeps one.
 
         Raises:
-          UserError: If there is no run, no checkpoint, or they do not fit.
+          UserError: There is no run or no checkpoint, or they do not fit together.
         """
         if isinstance(decode_hparams, Mapping):
             given = decode_hparams
@@ -193,7 +196,7 @@ class Translator:
         alignment: AlignmentConfig | None = None,
         for_training: bool = False,
     ) -> Self:
-        """Loads the translator of runs that ``choose_runs`` has opened; the other arguments are those of ``load``."""
+        """Loads the translator of runs that ``choose_runs`` has opened; for the other arguments see ``load``."""
         decode_hparams = decode_hparams or DecodeHParams()
         weights = normalized_weights(ensemble_weights, len(chosen))
         encoders = chosen[0].run.text_encoders()
@@ -202,7 +205,7 @@ class Translator:
         return cls(model, *encoders, decode_hparams, alignment=alignment)
 
     def _shortlist(self) -> ShortlistTable | None:
-        """Returns the shortlist that the decode hparams name, None where they name none."""
+        """Returns the shortlist named in the decode hparams, or None if they name none."""
         if not (path := self.decode_hparams.shortlist):
             return None
         check_reads_text(self.model.source_feature_size)
@@ -222,7 +225,7 @@ class Translator:
     # === Translating ===
 
     def __call__(self, lines: Sources) -> list[str]:
-        """Returns the best translation of every line, in order; an empty line's is empty."""
+        """Returns the best translation of every line, in order; the translation of an empty line is empty."""
         return [hypotheses[0].text for hypotheses in self.translate(lines)]
 
     def translate(
@@ -236,18 +239,18 @@ class Translator:
         """Returns the ``num_hypotheses`` best translations of every line, best first; samples in drawing order.
 
         Args:
-          lines: Source sentences, raw text, or sources of feature vectors.
+          lines: Source sentences as raw text, or sources of feature vectors.
           progress: Called with (lines done, lines in all) after every batch.
-          prefixes: How each line's translations begin, "" = freely; see ``Searcher.search``.
-          constraints: The phrases that each line's translations must contain; see
-            ``t2t_ext.search.lexical_constraints``. Both are raw text, too.
+          prefixes: The beginning of each line's translations, as raw text; "" leaves it free. See ``Searcher.search``.
+          constraints: The phrases that each line's translations must contain, as raw text; see
+            ``t2t_ext.search.lexical_constraints``.
 
         Returns:
-          A list for each line: fewer than ``num_hypotheses`` where prefixes and other rules leave fewer translations.
+          A list for each line, shorter than ``num_hypotheses`` if prefixes and other rules leave fewer translations.
 
         Raises:
-          UserError: As many prefixes as lines are needed, and a model that generates left to right; as many lists of
-            constraints, and decode hparams that go with them.
+          UserError: There is not one prefix, or one list of constraints, for each line; the model does not generate
+            left to right, as prefixes require; or the decode hparams exclude constraints.
         """
         lines = _checked(lines, "lines")
         prefixes = None if prefixes is None else check_texts(_checked(prefixes, "prefixes"), "prefixes")
@@ -283,9 +286,9 @@ class Translator:
         return results
 
     def translate_ids(self, sources: Sequence[Any], progress: Progress | None = None) -> list[list[Hypothesis]]:
-        """Returns what ``translate`` does for sources that are kept as ids with EOS; none is truncated.
+        """Returns the translations of sources given as ids with EOS, as ``translate`` does; no source is truncated.
 
-        Sources of feature vectors have no ids: they are what ``translate`` takes.
+        Sources of feature vectors have no ids; they are given as for ``translate``.
         """
         return self._search_all(self.source.read_ids(sources), progress)
 
@@ -296,7 +299,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         phrases: Sequence[str] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Searches for translations of encoded sources; prefixes and phrases are segmented."""
+        """Searches for translations of encoded sources; prefixes and phrases are already segmented."""
         settings = {"num_hypotheses": self.decode_hparams.returned}
 
         def given(batch: np.ndarray) -> dict[str, tf.Tensor | None]:
@@ -308,7 +311,7 @@ class Translator:
                 "constraints": _strings(phrases, batch) if constrained else None,
             }
 
-        # Lines without phrases are searched by themselves, at the usual speed.
+        # Lines without phrases get batches of their own, which are searched at the usual speed.
         apart = None if phrases is None else [bool(each) for each in phrases]
         read = functools.partial(hypotheses_of, encoder=self.target_encoder, unmet=None if phrases is None else 0)
         search = functools.partial(self._search, settings)
@@ -331,12 +334,13 @@ class Translator:
         Args:
           pairs: Raw text.
           progress: Called with (pairs done, pairs in all) after every batch.
-          partners: For a model that generates in two directions, and only for one, what the other direction generates
-            beside each translation, raw text in text order.
-          directions: In which direction each translation is generated then, ``l2r`` or ``r2l``; None: all ``l2r``.
+          partners: Only for a model of two directions, which needs them: what the other direction generates alongside
+            each translation, as raw text in text order.
+          directions: Only with partners: the direction in which each translation is generated, ``l2r`` or ``r2l``;
+            None: all ``l2r``.
 
         Raises:
-          UserError: The model generates in two directions and there are no partners, or the other way round.
+          UserError: Partners are missing for a model of two directions, or are given for a model of one.
         """
         return self._force_pairs(self._score, pair_score, pairs, progress, partners, directions)
 
@@ -350,12 +354,12 @@ class Translator:
     ) -> list[str]:
         """Returns the word alignment of every (source, translation) pair, such as ``0-0 2-1 1-2``.
 
-        The words are those of the prepared texts: ``isn't`` is two of them after Moses' tokenizer.
-        The translation is encoded anew; ``align_hypotheses`` takes exactly the tokens that a search chose.
-        Arguments are those of ``score``.
+        The words are those of the prepared texts: Moses' tokenizer, for example, makes two words of ``isn't``.
+        The translation is encoded anew; ``align_hypotheses`` aligns exactly the tokens that a search chose.
+        For the arguments see ``score``.
 
         Raises:
-          UserError: As ``score``; or the model has no attention, layer or head as ``alignment`` says.
+          UserError: As for ``score``; or the model lacks the attention, layer or head that ``alignment`` asks for.
         """
         return self._force_pairs(self._align, _alignment, pairs, progress, partners, directions, marked=True)
 
@@ -364,20 +368,20 @@ class Translator:
     ) -> list[list[PairScore]]:
         """Returns the model's scores of translations given as token ids, several for each line (forced decoding).
 
-        The ids are in the model's direction, as ``Hypothesis.ids``; none empty. ``progress`` is called with
-        (translations done, translations in all) after every batch.
+        The ids are in the order of generation, as in ``Hypothesis.ids``; no translation may be empty. ``progress`` is
+        called with (translations done, translations in all) after every batch.
         """
         return self._force_ids(self._score, pair_score, self.source.read(_checked(lines, "lines")), ids, progress)
 
     def align_hypotheses(
         self, lines: Sources, hypotheses: Sequence[Sequence[Hypothesis]], progress: Progress | None = None
     ) -> list[list[str]]:
-        """Returns the word alignments of what ``translate`` found for each line.
+        """Returns the word alignments of the hypotheses that ``translate`` found for each line.
 
         ``progress`` is called with (translations done, translations in all) after every batch.
 
         Raises:
-          UserError: As ``align``.
+          UserError: As for ``align``.
         """
         self.check_alignment()
         ids = [[each.ids for each in found] for found in hypotheses]
@@ -385,12 +389,12 @@ class Translator:
         return self._force_ids(self._align, _alignment, sources, ids, progress)
 
     def check_alignment(self, *, with_partners: bool = False) -> None:
-        """Finds out before hours of work whether the model can be aligned as ``alignment`` says.
+        """Checks that the model provides the attention that ``alignment`` asks for, before hours of work are spent.
 
-        ``with_partners`` says whether a model that generates in two directions is going to get the partners, too.
+        ``with_partners`` says whether a model of two directions will be given partners as well.
 
         Raises:
-          UserError: As ``align``.
+          UserError: As for ``align``.
         """
         names = ("partners", "right_to_left") if with_partners and self.two_sided else ()
         self._align.of("sources", "targets", *names).get_concrete_function()
@@ -406,7 +410,7 @@ class Translator:
         *,
         marked: bool = False,
     ) -> list[Any]:
-        """Runs forced decoding of pairs in batches; returns what ``read`` makes of each pair's row."""
+        """Runs forced decoding of pairs in batches; returns the result of ``read`` for each pair."""
         right_to_left = _right_to_left(len(pairs), partners, directions)
         wrong = next((n for n, pair in enumerate(pairs, 1) if isinstance(pair, str) or len(pair) != 2), 0)
         if wrong:
@@ -439,7 +443,10 @@ class Translator:
         ids: Sequence[Sequence[Sequence[int]]],
         progress: Progress | None,
     ) -> list[list[Any]]:
-        """Runs forced decoding of ids as searches return them; returns what ``read`` makes of each translation's."""
+        """Runs forced decoding of ids in the order of generation; returns the result of ``read`` for each translation.
+
+        ``ids`` holds several translations for each line, as a search returns them.
+        """
         self._note_truncated(sources)
         places = [(line, n) for line, found in enumerate(ids) for n in range(len(found))]
 
@@ -456,7 +463,7 @@ class Translator:
         return [[next(results) for _ in found] for found in ids]
 
     def _in_text_order(self, ids: Sequence[int]) -> Sequence[int]:
-        """Returns the ids of a hypothesis in text order, EOS last where it has one."""
+        """Returns the ids of a hypothesis in text order, with EOS last if it has one."""
         if self.target_direction == "l2r" or not ids:
             return ids
         end = len(ids) - (ids[-1] == EOS_ID)
@@ -475,8 +482,8 @@ class Translator:
     ) -> dict[str, tf.Tensor]:
         """Finds translations of segmented strings [B], or of features float32 [B, S, F].
 
-        ``num_hypotheses`` is N, by default as many as the decode hparams ask for. The other arguments and the results
-        are ``Searcher.search``'s.
+        ``num_hypotheses`` is N; by default it is taken from the decode hparams. The other arguments and the results are
+        those of ``Searcher.search``.
         """
         settings = {"num_hypotheses": num_hypotheses or self.decode_hparams.returned}
         return self._search_inputs(settings, inputs=inputs, prefixes=prefixes, constraints=constraints, seeds=seeds)
@@ -484,8 +491,10 @@ class Translator:
     def search_ids_batch(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds translations of sources given as ids int32 [B, S] with EOS, padded with PAD; none is truncated.
 
+        A source that consists only of EOS has nothing to translate.
+
         Returns:
-          As ``search_batch``. A source without any token but EOS has nothing to translate.
+          The same tensors as ``search_batch``.
         """
         empty = ~tf.reduce_any(words_of_source(tf.convert_to_tensor(ids)), axis=1)
         return self._search({"num_hypotheses": self.decode_hparams.returned}, sources=ids, empty=empty)
@@ -497,13 +506,13 @@ class Translator:
         partners: tf.Tensor | None = None,
         right_to_left: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Scores segmented translations, strings [B]; the other arguments and results are ``ForcedDecoder.score``'s."""
+        """Scores segmented translations, strings [B]; for other arguments and results see ``ForcedDecoder.score``."""
         return self._score_inputs(inputs=inputs, targets=targets, partners=partners, right_to_left=right_to_left)
 
     def score_sides_ids_batch(
         self, inputs: tf.Tensor, both: tf.Tensor, right_to_left: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Scores one side of what both directions generate for strings [B]; see ``ForcedDecoder.score_both``."""
+        """Scores the output of one of two directions for source strings [B]; see ``ForcedDecoder.score_both``."""
         sources = self.source.encode(tf.convert_to_tensor(inputs))
         return self._score_both(sources=sources, both=both, right_to_left=right_to_left)
 
@@ -514,7 +523,7 @@ class Translator:
         partners: tf.Tensor | None = None,
         right_to_left: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Aligns segmented translations, strings [B]; the other arguments and results are ``ForcedDecoder.align``'s."""
+        """Aligns segmented translations, strings [B]; for other arguments and results see ``ForcedDecoder.align``."""
         return self._align_inputs(inputs=inputs, targets=targets, partners=partners, right_to_left=right_to_left)
 
     def _searched(self, inputs: tf.Tensor, **options: Any) -> dict[str, tf.Tensor]:
@@ -536,12 +545,12 @@ class Translator:
 
     @property
     def samples(self) -> bool:
-        """Whether translations are drawn instead of searched for."""
+        """Whether translations are sampled instead of searched for."""
         return self.decode_hparams.sampling_method == "random"
 
     @property
     def two_sided(self) -> bool:
-        """Whether the model generates in two directions at once that attend to each other."""
+        """Whether the model generates in two directions at once, each of which attends to the other."""
         return self._forced.two_sided
 
     @property
@@ -551,7 +560,7 @@ class Translator:
 
     @property
     def can_constrain(self) -> bool:
-        """Whether the decode hparams leave room for constraints."""
+        """Whether the decode hparams allow lexical constraints."""
         try:
             self.decode_hparams.check_constraints()
         except UserError:
@@ -560,7 +569,7 @@ class Translator:
 
     @property
     def can_align(self) -> bool:
-        """Whether translations can be aligned by themselves, with the attention that ``alignment`` asks for."""
+        """Whether translations can be aligned without partners, with the attention that ``alignment`` asks for."""
         try:
             self._align_inputs.of("inputs", "targets").get_concrete_function()
         except UserError:
@@ -570,14 +579,14 @@ class Translator:
     # === Batches ===
 
     def describe_limits(self) -> str:
-        """Returns to what sources and targets are truncated, such as ``max_input_length=1024 subwords``."""
+        """Returns the limit to which sources and targets are truncated, such as ``max_input_length=1024 subwords``."""
         limit, unit = self.decode_hparams.max_input_length, self.source.unit
         if self.source_limit == limit:
             return f"max_input_length={limit} {unit}"
         return f"{self.source_limit} {unit}, the most that the pretrained encoder reads (targets: {limit})"
 
     def _note_truncated(self, *sides: Encoded) -> None:
-        """Notes which lines are truncated on one of the sides."""
+        """Records which lines are truncated on at least one side."""
         longer = np.flatnonzero(np.any([side.truncated for side in sides], axis=0))
         self.truncated_lines = len(longer)
         self.truncated_line_numbers = tuple(int(i) + 1 for i in longer)
@@ -591,7 +600,7 @@ class Translator:
         progress: Progress | None,
         apart: Sequence[bool] | None = None,
     ) -> list[Any]:
-        """Runs a graph function as ``run_batches``; says what to change where memory runs out."""
+        """Runs a graph function with ``run_batches``; if memory runs out, the error says which settings to change."""
         hparams = self.decode_hparams
         batches = similar_lengths(lengths, hparams.batch_size, apart)
         try:
@@ -612,7 +621,7 @@ def _load_model(
     *,
     for_training: bool,
 ) -> Seq2Seq:
-    """Returns the model of a checkpoint; the precision is the run's where it is empty."""
+    """Returns the model of a checkpoint; an empty precision means the precision of the run."""
     hparams = chosen.run.hparams()
     precision = precision or hparams.precision
     arrays = checkpoints.load_arrays(chosen.checkpoint, checkpoints.read_info(chosen.checkpoint).users_group)
@@ -629,7 +638,7 @@ def _load_model(
 
 
 def _check_precision(model: Seq2Seq, precision: str) -> None:
-    """Raises a UserError where a model that is there has another precision than the decode hparams ask for."""
+    """Raises a UserError if an existing model has a different precision from the one in the decode hparams."""
     if precision and precision.removeprefix("mixed_") != model.compute_dtype:
         raise UserError(
             f"precision={precision}: this {type(model).__name__} computes in {model.compute_dtype}. Leave precision "
@@ -642,19 +651,19 @@ def _alignment(aligned: Mapping[str, list[bytes]], row: int) -> str:
 
 
 def _strings(texts: Sequence[str] | None, batch: np.ndarray) -> tf.Tensor | None:
-    """Returns some texts as a string tensor [B]."""
+    """Returns the texts of a batch as a string tensor [B], or None without texts."""
     return None if texts is None else tf.constant([texts[i] for i in batch], tf.string)
 
 
 def _keeping_whitespace(prefixes: Sequence[str], function: Callable[[list[str]], list[str]]) -> list[str]:
-    """Applies a function to prefixes without the whitespace at their ends, which then follows again."""
+    """Applies a function to prefixes without their trailing whitespace, which is then appended again."""
     bodies = [prefix.rstrip() for prefix in prefixes]
     rows = zip(function(bodies), prefixes, bodies, strict=True)
     return [made + prefix[len(body) :] for made, prefix, body in rows]
 
 
 def _right_to_left(count: int, partners: Sequence[str] | None, directions: Sequence[str] | None) -> np.ndarray:
-    """Returns which of so many translations are generated right to left, bool, and checks what is given."""
+    """Returns which of ``count`` translations are generated right to left, bool [count], and checks the arguments."""
     if directions is not None and partners is None:
         raise UserError("directions say which side of a synchronous model a translation is: give the partners, too.")
     for given, what in ((partners, "partners"), (directions, "directions")):
@@ -667,7 +676,7 @@ def _right_to_left(count: int, partners: Sequence[str] | None, directions: Seque
 
 
 def _checked(lines: Sequence[Any], what: str) -> list[Any]:
-    """Returns the lines as a list, or explains that a single string is not one, or half a surrogate pair no text."""
+    """Returns the lines as a list; a single string, or a line with half a surrogate pair, raises a UserError."""
     if isinstance(lines, str):
         raise UserError(f"A list of {what} is needed, got one string; write [text] instead of text.")
     lines = list(lines)
