@@ -1,1 +1,1 @@
-"""Run directories: their configuration, checkpoints and averages, and which of them translate."""
+"""Run directories: their configuration, their checkpoints and averages, and the choice of runs for translation."""

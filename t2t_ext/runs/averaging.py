@@ -1,6 +1,6 @@
 """Averages of the weights of a run's checkpoints (Vaswani et al. 2017, section 6.1), kept in RUN/averaged.
 
-The weights are those that users get of each: themselves averages where training keeps some.
+The averaged weights are those that users get from each checkpoint: the moving averages if training keeps them.
 """
 
 import pathlib
@@ -12,12 +12,12 @@ from t2t_ext.runs.run_directory import RunDirectory
 
 
 def average_last(run: RunDirectory, count: int, *, rolling: bool = False) -> list[tuple[pathlib.Path, list[int]]]:
-    """Averages the last ``count`` checkpoints of a run, or all where there are fewer.
+    """Averages the last ``count`` checkpoints of a run, or all of them if there are fewer.
 
     Args:
       run: The run.
-      count: Checkpoints in an average.
-      rolling: Make an average up to every checkpoint, not only up to the last.
+      count: Number of checkpoints in an average.
+      rolling: Whether to make an average ending at every checkpoint, not only at the last one.
 
     Returns:
       For each average its path and the steps of the checkpoints in it.
@@ -27,7 +27,7 @@ def average_last(run: RunDirectory, count: int, *, rolling: bool = False) -> lis
     """
     paths = checkpoints.list_checkpoints(run.checkpoints_dir)
     if not paths:
-        checkpoints.resolve_checkpoint(run.path)  # raises what there is to say about a run without checkpoints
+        checkpoints.resolve_checkpoint(run.path)  # raises the usual error for a run without checkpoints
         raise UserError(f"The run {run.path} has no checkpoint yet.")
     files.remove_leftovers(run.averaged_dir)
     averages = []

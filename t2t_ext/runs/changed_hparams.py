@@ -1,4 +1,4 @@
-"""Where a run differs from what its hparams set and flags give now: a set of the user's own may have been edited."""
+"""Finds hparams of a run that differ from what its set and flags give now, as the user may have edited the set."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from t2t_ext.runs.run_directory import MAY_CHANGE, RunConfig
 
 
 def changed(stored: RunConfig, now: HParams) -> Iterator[tuple[str, Any, Any]]:
-    """Yields name, value in the run and value now of the hparams that are not those of now.
+    """Yields the name, the value in the run and the value now of each hparam that has changed.
 
-    Hparams that are new since count as their defaults, which do what was done before; those that are no more are not
-    compared.
+    An hparam that the run does not know counts as its default, which does what was done before it existed. Hparams that
+    no longer exist are not compared.
     """
     origins, values = now.origins(), now.to_dict()
     for field in dataclasses.fields(now):
@@ -25,7 +25,7 @@ def changed(stored: RunConfig, now: HParams) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _chosen_since(name: str, value: Any, origin: str, stored: RunConfig) -> bool:
-    """Returns whether the trainer has chosen an hparam of a run, or the user who resumed it elsewhere."""
+    """Returns whether the trainer, or the user when resuming the run elsewhere, chose an hparam's value in the run."""
     before = stored.origins.get(name, "")
     if before.startswith("auto"):
         return value == AUTO_BATCH_SIZE

@@ -1,16 +1,16 @@
-"""Checkpoints: a directory for each, complete or not there, with a checksum for every file.
+"""Checkpoints: each is a directory that is either complete or absent, with a checksum for every file.
 
     RUN/checkpoints/model.ckpt-00000500/
       checkpoint.json                              step, sha256 and size of every file, names, shapes, dtypes, metadata
       model.index, model.data-00000-of-00001       the weights, under the model's stable names
-      ema.index, ...                               their average that users get, if training keeps one
+      ema.index, ...                               the average of the weights that users get, if training keeps one
       training.index, ...                          what only training needs: optimizer slots, counters, loss scale
 
-``RUN/best`` and ``RUN/averaged`` hold checkpoints of the same layout, so nothing that was selected or
-averaged gets mixed up with what training continues from. Each group is an ordinary TensorFlow tensor
-bundle: ``tf.train.load_checkpoint(DIRECTORY + "/model")`` reads it without this package.
+``RUN/best`` and ``RUN/averaged`` hold checkpoints with the same layout, so selected or averaged
+checkpoints do not get mixed up with those from which training resumes. Each group is an ordinary
+TensorFlow tensor bundle: ``tf.train.load_checkpoint(DIRECTORY + "/model")`` reads it without this package.
 
-TensorFlow is imported only by what reads or writes arrays, so that listing and resolving cost nothing.
+Only functions that read or write arrays import TensorFlow, so listing and resolving checkpoints are cheap.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ from t2t_ext.io.stored import Count, FileEntry
 FORMAT_VERSION = 1
 GROUPS = ("model", "ema", "training")
 DESCRIPTION_NAME = "checkpoint.json"
-_RUN_FILES = ("config.json", VOCABULARY_NAMES["target"])  # of a run directory
+_RUN_FILES = ("config.json", VOCABULARY_NAMES["target"])  # every run directory has these
 
 _NAME = re.compile(r"model\.ckpt-(\d{1,18})")
-_STEP = re.compile(r"\d{1,18}")  # more digits are no step, and a whole number has no more than 4,300
+_STEP = re.compile(r"\d{1,18}")  # no step has more digits, and Python's int() refuses more than 4,300
 _FOLDERS = {"latest": "checkpoints", "best": "best", "averaged": "averaged"}
 
 Arrays = Mapping[str, Any]
@@ -44,14 +44,14 @@ Warn = Callable[[str], None]
 
 
 class DamagedCheckpointError(UserError):
-    """A checkpoint whose files are missing, unreadable or not what was written.
+    """Raised for a checkpoint whose files are missing, unreadable or not as they were written.
 
     Attributes:
-      what: The message without what to do.
+      what: The message without the advice.
     """
 
     def __init__(self, what: str) -> None:
-        """Adds what to do to the message."""
+        """Adds advice to the message."""
         super().__init__(f"{what} Restore it from a backup, or choose another checkpoint.")
         self.what = what
 
@@ -64,7 +64,7 @@ class ArrayEntry(TypedDict):
 
 
 class _Description(TypedDict):
-    """``checkpoint.json``."""
+    """The contents of ``checkpoint.json``."""
 
     format_version: Count
     step: Count
@@ -75,14 +75,14 @@ class _Description(TypedDict):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointInfo:
-    """What ``checkpoint.json`` says.
+    """The information in ``checkpoint.json``.
 
     Attributes:
       path: The checkpoint's directory.
-      step: Number of steps made before it was written, those that were skipped included.
-      files: Name -> ``{"sha256": str, "bytes": int}`` for every file but the description itself.
+      step: Number of steps made before the checkpoint was written, including skipped ones.
+      files: Name -> ``{"sha256": str, "bytes": int}`` for every file except the description itself.
       groups: Group -> variable name -> ``{"shape": list[int], "dtype": str}``.
-      metadata: Whatever the writer added (metrics, where it came from); JSON values.
+      metadata: Anything that the writer added (metrics, origin); JSON values.
     """
 
     path: pathlib.Path
@@ -93,17 +93,17 @@ class CheckpointInfo:
 
     @property
     def users_group(self) -> str:
-        """The group of the weights that users get: the averages that training keeps, or else the trained weights."""
+        """The group with the weights that users get: the averages if training keeps them, else the trained weights."""
         return "ema" if "ema" in self.groups else "model"
 
 
 def checkpoint_name(step: int) -> str:
-    """Returns the directory name for a step; eight digits, so that names sort as steps do up to 99,999,999."""
+    """Returns the directory name for a step; with eight digits, names sort by step up to 99,999,999."""
     return f"model.ckpt-{step:08d}"
 
 
 def checkpoint_step(path: files.PathLike) -> int | None:
-    """Returns the step in a checkpoint's name, with any number of leading zeros; None if it is no such name."""
+    """Returns the step in a checkpoint's name, with any number of leading zeros; None for other names."""
     match = _NAME.fullmatch(pathlib.Path(path).name)
     return int(match[1]) if match else None
 
@@ -117,15 +117,15 @@ def save_checkpoint(
     ema: Arrays | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
-    """Writes a checkpoint; it appears under its name when it is complete and on the disk.
+    """Writes a checkpoint, which appears under its name only when it is complete and on the disk.
 
     Args:
       directory: The folder that holds the checkpoints, such as ``RUN/checkpoints``.
-      step: Number of updates made so far; gives the name.
-      model: Name -> array or tensor, any shape and any numeric or boolean dtype; dtypes are kept.
-      training: Optimizer slots, counters and the like, likewise. None or empty: the group is not written.
-      ema: Averages of the weights, which users get, likewise.
-      metadata: JSON values kept in ``checkpoint.json``, such as the metrics at this step.
+      step: Number of steps made so far; determines the name.
+      model: Name -> array or tensor, of any shape and any numeric or boolean dtype; dtypes are kept.
+      training: Optimizer slots, counters and the like, in the same form. None or empty: the group is not written.
+      ema: The averages of the weights that users get, in the same form. None or empty: the group is not written.
+      metadata: JSON values to keep in ``checkpoint.json``, such as the metrics at this step.
 
     Returns:
       The checkpoint's directory.
@@ -168,10 +168,10 @@ def save_checkpoint(
 
 
 def read_info(path: files.PathLike) -> CheckpointInfo:
-    """Reads a checkpoint's description, no arrays.
+    """Returns a checkpoint's description without reading arrays.
 
     Raises:
-      DamagedCheckpointError: It is missing or unreadable.
+      DamagedCheckpointError: The description is missing, unreadable or for another step.
       UserError: A newer version of this package wrote it.
     """
     path = pathlib.Path(path)
@@ -193,10 +193,11 @@ def read_info(path: files.PathLike) -> CheckpointInfo:
 
 
 def verify_checkpoint(path: files.PathLike, groups: Iterable[str] = GROUPS) -> CheckpointInfo:
-    """Checks that every file of the given groups is there and is what was written; returns the description.
+    """Checks that every file of the given groups exists and is as it was written; returns the description.
 
     Raises:
-      DamagedCheckpointError: A file is missing or has another size or SHA-256; the message names it.
+      DamagedCheckpointError: A file is missing or has a different size or SHA-256; the message names it.
+      UserError: A newer version of this package wrote the checkpoint.
     """
     info = read_info(path)
     damaged = f"The checkpoint {info.path} is damaged"
@@ -218,10 +219,10 @@ def verify_checkpoint(path: files.PathLike, groups: Iterable[str] = GROUPS) -> C
 def load_arrays(path: files.PathLike, group: str = "model", *, verify: bool = True) -> dict[str, np.ndarray]:
     """Reads one group of arrays, ``model``, ``ema`` or ``training``, with the shapes and dtypes they were saved with.
 
-    The checksums are compared first; not so (``verify=False``) of a checkpoint that ``latest`` has just verified.
+    The checksums are compared first; ``verify=False`` skips this for a checkpoint that ``latest`` has just verified.
 
     Raises:
-      DamagedCheckpointError: The files are not what was written.
+      DamagedCheckpointError: The files are not as they were written.
       UserError: The checkpoint has no such group.
     """
     import tensorflow as tf
@@ -242,9 +243,9 @@ def load_arrays(path: files.PathLike, group: str = "model", *, verify: bool = Tr
 
 
 def list_checkpoints(run: files.PathLike) -> list[pathlib.Path]:
-    """Lists the directories of checkpoints by step, oldest first, damaged ones among them; none where there are none.
+    """Returns the directories of all checkpoints, including damaged ones, by step, oldest first.
 
-    ``run`` is a run directory (its ``checkpoints`` are listed), or a folder of checkpoints such as ``RUN/best``.
+    ``run`` is a run directory, whose ``checkpoints`` are listed, or a folder of checkpoints such as ``RUN/best``.
     """
     folder = pathlib.Path(run)
     if (folder / "checkpoints").is_dir():
@@ -256,12 +257,13 @@ def list_checkpoints(run: files.PathLike) -> list[pathlib.Path]:
 
 
 def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None:
-    """Finds the newest checkpoint that is not damaged, all its files verified; None where there is none at all.
+    """Returns the newest undamaged checkpoint after verifying all its files; None if there are no checkpoints.
 
-    ``run`` is as for ``list_checkpoints``; ``warn`` gets one line for every damaged checkpoint that is passed over.
+    ``run`` is as for ``list_checkpoints``; ``warn`` is called with one line for every damaged checkpoint that is passed
+    over.
 
     Raises:
-      UserError: There are checkpoints but every one is damaged, or a newer version wrote them.
+      UserError: All checkpoints are damaged, or a newer version wrote one.
     """
     candidates = list_checkpoints(run)
     complaints = []
@@ -282,11 +284,11 @@ def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None
 
 
 def prune(run: files.PathLike, keep_max: int, protect: Iterable[files.PathLike] = ()) -> list[pathlib.Path]:
-    """Deletes the oldest checkpoints and returns what was deleted; a kill on the way leaves no damaged checkpoint.
+    """Deletes the oldest checkpoints and returns their paths; a kill halfway leaves no damaged checkpoint.
 
     Args:
       run: As for ``list_checkpoints``.
-      keep_max: How many stay, not counting the protected ones that are older; 0 or less keeps all.
+      keep_max: How many of the newest checkpoints stay, not counting older protected ones; 0 or less keeps all.
       protect: Checkpoints that stay in any case.
     """
     if keep_max <= 0:
@@ -300,7 +302,7 @@ def prune(run: files.PathLike, keep_max: int, protect: Iterable[files.PathLike] 
 
 
 def remove(path: pathlib.Path) -> bool:
-    """Deletes a checkpoint and returns whether it was still there; a kill on the way leaves no damaged one."""
+    """Deletes a checkpoint and returns whether it still existed; a kill halfway leaves no damaged checkpoint."""
     with contextlib.suppress(FileNotFoundError):
         files.remove_directory(path)
         return True
@@ -310,19 +312,19 @@ def remove(path: pathlib.Path) -> bool:
 def resolve_checkpoint(
     run_dir: files.PathLike, checkpoint_path: files.PathLike | None = None, warn: Warn | None = None
 ) -> pathlib.Path:
-    """Finds the directory of the checkpoint that a user means.
+    """Returns the directory of the checkpoint that a user means.
 
     Args:
       run_dir: The run directory.
-      checkpoint_path: None or ``"latest"``: the newest of the run. ``"best"``, ``"averaged"``: the newest of those.
-        A step, ``500``. Otherwise a path, or a name in the run: a checkpoint's directory, a file in it, a run
-        directory or a folder of checkpoints (the newest is taken), or T2T's kind of prefix, ``.../model.ckpt-500``,
-        with or without leading zeros.
+      checkpoint_path: None or ``"latest"``: the newest of the run. ``"best"``, ``"averaged"``: the newest in these
+        folders. A number such as ``500``: the checkpoint of this step. Otherwise a path, absolute or relative to the
+        run: a checkpoint's directory, a file in it, a run directory or a folder of checkpoints (the newest is taken),
+        or a prefix in T2T's style, ``.../model.ckpt-500``, with or without leading zeros.
       warn: Called with a line for every damaged checkpoint that is passed over.
 
     Raises:
-      UserError: There is none, and the message lists what exists; or it is another run's, whose weights may fit without
-        meaning anything: its subwords and its direction are others.
+      UserError: There is no such checkpoint (the message lists the existing ones), or it belongs to another run. The
+        weights of another run may fit but mean nothing, because its subwords and direction may differ.
     """
     run_dir = pathlib.Path(run_dir)
     wanted = str(checkpoint_path or "latest")
@@ -340,13 +342,13 @@ def resolve_checkpoint(
 
 
 def average_arrays(paths: Sequence[files.PathLike], group: str = "model") -> dict[str, np.ndarray]:
-    """Averages the weights of several checkpoints, summed in float64, reading one at a time.
+    """Averages the weights of several checkpoints, read one at a time and summed in float64.
 
-    The means have the dtype of the arrays. What is not floating point is taken from the last checkpoint.
+    The averages have the dtype of the arrays. Arrays that are not floating point are taken from the last checkpoint.
 
     Raises:
-      UserError: No checkpoint was given, or they have different variables.
-      DamagedCheckpointError: One of them is damaged.
+      UserError: No checkpoint was given, or the checkpoints have different variables.
+      DamagedCheckpointError: A checkpoint is damaged.
     """
     if not paths:
         raise UserError("There are no checkpoints to average.")
@@ -361,14 +363,14 @@ def average_arrays(paths: Sequence[files.PathLike], group: str = "model") -> dic
                 f"The checkpoints {paths[number - 1]} and {path} have different variables; average one run's."
             )
         for name, array in arrays.items():
-            # numpy counts bfloat16 (an extension type of kind "V") to no family.
+            # NumPy does not count bfloat16 (an extension type of kind "V") as floating point.
             if np.issubdtype(array.dtype, np.floating) or array.dtype.name == "bfloat16":
                 sums[name] = array.astype(np.float64) if number == 0 else sums[name] + array
     return {name: (sums.pop(name) / len(paths)).astype(a.dtype) if name in sums else a for name, a in arrays.items()}
 
 
 def _write_bundle(prefix: pathlib.Path, tensors: Mapping[str, Any]) -> None:
-    """Writes tensors as ``prefix.index`` and ``prefix.data-...``; a full disk becomes the usual OSError."""
+    """Writes tensors as ``prefix.index`` and ``prefix.data-...``; a full disk raises the usual OSError."""
     import tensorflow as tf
 
     names = list(tensors)
@@ -380,7 +382,7 @@ def _write_bundle(prefix: pathlib.Path, tensors: Mapping[str, Any]) -> None:
                 shape_and_slices=[""] * len(names),
                 tensors=[tensors[name] for name in names],
             )
-    except (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError) as error:  # the latter is a limit of file size
+    except (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError) as error:  # the latter: a limit of file size
         raise OSError(errno.ENOSPC, "No space left on device") from error
 
 
@@ -399,7 +401,7 @@ def _by_path(run_dir: pathlib.Path, wanted: pathlib.Path, warn: Warn | None) -> 
 
 
 def _other_run_of(checkpoint: pathlib.Path, run_dir: pathlib.Path) -> pathlib.Path | None:
-    """Returns the run that a checkpoint lies in, if it is another one; None of one that was copied to no run."""
+    """Returns the run that contains a checkpoint if it is not ``run_dir``; None for a checkpoint outside any run."""
     for resolved in (os.path.abspath, os.path.realpath):  # a run's folder of checkpoints may be a link
         if pathlib.Path(resolved(checkpoint)).is_relative_to(resolved(run_dir)):
             return None

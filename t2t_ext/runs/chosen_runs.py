@@ -1,4 +1,4 @@
-"""Which runs and checkpoints translate: one, or several as an ensemble. Imports no TensorFlow."""
+"""The choice of runs and checkpoints for translation: one, or several as an ensemble. Imports no TensorFlow."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ Paths = str | os.PathLike | Sequence[str | os.PathLike]
 
 @dataclasses.dataclass(frozen=True)
 class ChosenRun:
-    """A checkpoint of a run.
+    """A run and the checkpoint of it that translates.
 
     Attributes:
       run: The run.
@@ -33,17 +33,17 @@ def choose_runs(
     """Finds the runs and checkpoints that a user means, and checks that they can translate together.
 
     Args:
-      run_dirs: A run directory or several, ``"A,B"`` or a list (``--output_dir``).
-      checkpoint_paths: One for all runs (``"averaged"``), one for each, or several of the only run; see
-        ``checkpoints.resolve_checkpoint``. None: the latest of each.
+      run_dirs: A run directory, or several as ``"A,B"`` or a list (``--output_dir``).
+      checkpoint_paths: One for all runs (``"averaged"``), one for each run, or several of a single run; see
+        ``checkpoints.resolve_checkpoint``. None: the latest of each run.
       warn: Called with a warning for damaged checkpoints that were passed over, and for runs of different problems.
 
     Returns:
-      One for each member of the ensemble, at least one.
+      One entry for each member of the ensemble, at least one.
 
     Raises:
-      UserError: A run or checkpoint does not exist; the numbers do not fit; the runs have other vocabularies or
-        another direction of writing.
+      UserError: A run or checkpoint does not exist; the numbers of runs and checkpoints do not match; or the runs
+        differ in their vocabularies, kind of source or direction of generation.
     """
     dirs = _split(run_dirs, lambda path: pathlib.Path(path).is_dir())
     paths: list = _split(checkpoint_paths or "", lambda path: pathlib.Path(path).exists()) or [""]
@@ -67,7 +67,7 @@ def normalized_weights(weights: Sequence[float] | None, members: int) -> tuple[f
     """Returns the members' shares of the probability, which add up to 1, for weights in any unit; None: equal shares.
 
     Raises:
-      UserError: The weights are not as many as the members, or not all positive and finite.
+      UserError: There is not one weight for each member, or a weight is not positive and finite.
     """
     weights = [1.0] * members if weights is None else [float(weight) for weight in weights]
     shown = ",".join(f"{weight:g}" for weight in weights)
@@ -79,7 +79,7 @@ def normalized_weights(weights: Sequence[float] | None, members: int) -> tuple[f
 
 
 def _split(paths: Paths, exists: Callable[[str], bool]) -> list[str]:
-    """Returns single paths; a text that names something that exists is one, whatever commas it has."""
+    """Returns the single paths; a string that names an existing path is one path, even if it contains commas."""
     if not isinstance(paths, str | os.PathLike):
         return [os.fspath(path) for path in paths]
     text = os.fspath(paths)
@@ -93,12 +93,12 @@ def _spread(items: list, count: int) -> list:
 
 
 def _check_same(first: RunDirectory, other: RunDirectory, warn: Callable[[str], None] | None) -> None:
-    """Checks that two runs can translate together."""
+    """Checks that two runs can translate together; otherwise raises a UserError."""
     for side in ("target", "source"):
         digests = [run.config.vocabularies[side] for run in (first, other)]
         if digests[0] != digests[1]:
-            # The source is encoded once for all members: its length decides where lines are truncated and how long
-            # translations may get.
+            # The source is encoded once for all members, and its length decides where lines are truncated and how long
+            # translations may be.
             raise UserError(
                 f"The runs {first.path} and {other.path} have different {side} vocabularies (SHA-256 "
                 f"{digests[0][:12]}... and {digests[1][:12]}...); the members of an ensemble must share theirs. Train "
@@ -117,7 +117,7 @@ def _check_same(first: RunDirectory, other: RunDirectory, warn: Callable[[str], 
             f"The run {first.path} generates {directions[0]}, {other.path} generates {directions[1]} "
             "(target_direction): they cannot choose the next word together. Give runs of one direction."
         )
-    # NAME and NAME_synchronous have the same text.
+    # The problems NAME and NAME_synchronous have the same text.
     problems = {run.config.problem.removesuffix(SUFFIX) for run in (first, other)}
     if warn is not None and len(problems) > 1:
         warn(

@@ -1,4 +1,7 @@
-"""Folders that a user may take for a run's: of generated data, of other runs, of anything else. No TensorFlow here."""
+"""Checks whether a folder can become a run, or holds generated data, other runs or something else.
+
+Imports no TensorFlow.
+"""
 
 import os
 import pathlib
@@ -10,7 +13,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.runs.run_directory import USER_CODE_NAME, RunDirectory
 
 _MOST_NAMED = 3
-# What may be in a new run's folder: what a run that was killed early has left, logs, and notes and scripts of the user.
+# A new run's folder may contain the remains of a run that was killed early, logs, and the user's notes and scripts.
 _MAY_BE_THERE = re.compile(
     rf"\..*|checkpoints|best|averaged|train|eval|tensorboard|{USER_CODE_NAME}|vocab\.\w+\.model|logs?|lost\+found"
     r"|.*tfevents.*|.*\.(log|txt|out|err|json|jsonl|csv|md|sh|py|ya?ml|toml|cfg|ini|pid)(\.\d+)?"
@@ -18,20 +21,21 @@ _MAY_BE_THERE = re.compile(
 
 
 def data_in(path: str | os.PathLike) -> str:
-    """Returns that a folder holds generated data, and of which problems, or an empty string."""
+    """Returns a phrase that names the problems whose generated data a folder holds, or "" if it holds none."""
     problems = problems_in(path)
     return f"holds generated data ({_some(problems)})" if problems else ""
 
 
 def check_new(output_dir: str, data_dir: str) -> None:
-    """Checks that a folder, which is no run, can become one.
+    """Checks that a folder that is not yet a run can become one.
 
     Args:
       output_dir: The folder, which may be missing.
-      data_dir: Where the data are, or will be; empty where nobody said.
+      data_dir: The folder of the data, which may not exist yet; empty if not given.
 
     Raises:
-      UserError: It is a file, or holds data, other runs or something else; a run would scatter its files among them.
+      UserError: It is a file, it is the data folder, or it holds data, other runs or something else, among which a run
+        would scatter its files.
     """
     folder = pathlib.Path(output_dir)
     if folder.exists() and not folder.is_dir():

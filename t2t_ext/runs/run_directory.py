@@ -1,14 +1,14 @@
 """A run directory: everything that a later command needs to know about a training run.
 
-    RUN/config.json             what the run was made with (RunConfig)
+    RUN/config.json             the settings with which the run was made (RunConfig)
     RUN/vocab.source.model      the subword models, byte for byte; config.json has their SHA-256
     RUN/vocab.target.model
-    RUN/checkpoints/            see t2t_ext.runs.checkpoints; likewise RUN/best, RUN/averaged
-    RUN/t2t_usr_dir/            copy of the user's own modules (--t2t_usr_dir), where there are some
-    RUN/metrics.jsonl           what was logged; RUN/gradient_norms.jsonl: of the gradient of each layer
+    RUN/checkpoints/            see t2t_ext.runs.checkpoints; RUN/best and RUN/averaged have the same layout
+    RUN/t2t_usr_dir/            copy of the user's own modules (--t2t_usr_dir), if there are any
+    RUN/metrics.jsonl           the log of the training; RUN/gradient_norms.jsonl has the gradient norms by layer
 
 So ``t2t_ext-decoder --output_dir=RUN`` needs no other flag. ``config.json`` is written last: a
-directory that has it is a run. This module imports no TensorFlow.
+directory that contains it is a run. This module imports no TensorFlow.
 """
 
 import dataclasses
@@ -37,14 +37,14 @@ FORMAT_VERSION = 1
 CONFIG_NAME = "config.json"
 USER_CODE_NAME = "t2t_usr_dir"
 
-# What may change when a run is resumed: it alters neither what an update computes nor which data it sees.
-# Names as ``differences`` reports them; a field's name stands for all that is in it.
+# Settings that may change when a run is resumed: they alter neither what an update computes nor which data it sees.
+# The names are those that ``differences`` reports; the name of a field stands for everything in it.
 MAY_CHANGE = frozenset(
     {
         "created",
-        "data_dir",  # its contents are held by data_digest
+        "data_dir",  # data_digest fixes its contents
         "format_version",
-        # Where the run has trained, only so that the global batches stay what they are: the trainer checks them.
+        # Once a run has trained, these may change only if the global batches stay the same, which the trainer checks.
         "hparams.batch_size",
         "hparams.gradient_accumulation_steps",
         "hparams.parallel_slices",
@@ -54,7 +54,7 @@ MAY_CHANGE = frozenset(
         "train_command",
         "training",
         "versions",
-        "warm_start_from",  # of a run that has no checkpoint yet
+        "warm_start_from",  # for a run that has no checkpoint yet
         "warm_start_optimizer",
     }
 )
@@ -75,32 +75,33 @@ def package_versions(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What a run was made with; JSON values only.
+    """The settings with which a run was made; all are JSON values.
 
     Attributes:
-      problem: Registered name of the problem, with ``_rev`` where it is reversed.
+      problem: Registered name of the problem, with ``_rev`` if it is reversed.
       problem_options: The problem's constructor arguments, such as the user's own files.
       model: Registered name of the model.
       hparams_set: Registered name of the set that the hparams started from.
       hparams_class: Class of the hparams, ``module:QualifiedName``.
-      hparams: Every hparam, name -> value.
+      hparams: All hparams, name -> value.
       origins: Hparam name -> where its value came from (default, a set, the flag).
       data_dir: Directory of the generated data when the run was made.
       data_digest: SHA-256 of the data's manifest.
-      t2t_usr_dir: The user's directory of modules, or ``""``. It is a note for people: what is loaded is the copy.
-      t2t_usr_dir_sha256: Digest of the run's copy of it, or ``""``, and then not in ``config.json``.
+      t2t_usr_dir: The user's directory of modules, or ``""``. It only informs people: the run's copy is loaded.
+      t2t_usr_dir_sha256: Digest of the run's copy of these modules. ``""`` if there is none; ``config.json`` then omits
+        it.
       random_seed: Seed of initial weights, dropout and data order.
       warm_start_from: The run or checkpoint that the first weights were taken from, or ``""``.
-      warm_start_optimizer: ``keep`` where its optimizer and steps were taken over, too; where they began anew it is
-        ``reset``, and not in ``config.json``.
-      training: The trainer's settings that are not part of what is learnt (steps, evaluation, checkpoints),
+      warm_start_optimizer: ``keep`` if its optimizer state and steps were taken over as well; ``reset`` if they started
+        afresh (``config.json`` then omits it).
+      training: The trainer's settings that do not affect what is learnt (steps, evaluation, checkpoints),
         name -> value; all of them may change when the run is resumed.
-      train_command: The command line, one argument an item.
-      versions: Package -> version that made the run.
+      train_command: The command line as a list of arguments.
+      versions: Package -> version with which the run was made.
       created: When the run was made, ISO 8601, UTC.
-      source_feature_size: Size of the source's feature vectors; 0 of text, and then not in ``config.json``.
+      source_feature_size: Size of the source's feature vectors; 0 for text (``config.json`` then omits it).
       vocabularies: ``source`` and ``target`` -> SHA-256 of the subword model; set by ``RunDirectory.create``.
-      format_version: Of ``config.json``; a newer one is refused.
+      format_version: Version of the format of ``config.json``; newer ones than this package's are refused.
     """
 
     problem: str
@@ -144,10 +145,10 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, text: str, place: str = CONFIG_NAME) -> Self:
-        """Reads the contents of ``config.json``; messages name ``place`` as where they came from.
+        """Builds a configuration from the contents of ``config.json``; error messages name ``place`` as their source.
 
         Raises:
-          UserError: They are damaged, or a newer version wrote them.
+          UserError: The contents are damaged, or a newer version wrote them.
         """
         try:
             content = stored.parse(text, stored.Versioned)
@@ -175,9 +176,9 @@ class Difference:
     """One setting in which two configurations differ.
 
     Attributes:
-      name: Such as ``model`` or ``hparams.hidden_size``.
-      stored: The value in the run directory; None where it has no such setting.
-      given: The value given now, likewise.
+      name: The setting's name, such as ``model`` or ``hparams.hidden_size``.
+      stored: The value in the run directory; None if it has no such setting.
+      given: The value given now; None if there is no such setting.
       may_change: Whether a run may be resumed with another value.
     """
 
@@ -191,9 +192,10 @@ class Difference:
 
 
 def differences(stored: RunConfig, given: RunConfig, may_change: Iterable[str] = ()) -> list[Difference]:
-    """Returns a row for each setting in which two configurations differ, those that may not change first, by name.
+    """Returns a row for each setting in which two configurations differ.
 
-    ``may_change`` names settings that may change besides those of ``MAY_CHANGE``.
+    The settings that may not change come first; both kinds are sorted by name. ``may_change`` names settings that may
+    change in addition to ``MAY_CHANGE``.
     """
     old, new = _flatten(stored), _flatten(given)
     if not given.vocabularies:  # not known before the run directory is made
@@ -211,10 +213,10 @@ def differences(stored: RunConfig, given: RunConfig, may_change: Iterable[str] =
 def check_resumable(
     stored: RunConfig, given: RunConfig, directory: files.PathLike, may_change: Iterable[str] = ()
 ) -> None:
-    """Refuses to resume a run under other settings; ``may_change`` is as for ``differences``.
+    """Checks that a run can be resumed with the given settings; ``may_change`` is as for ``differences``.
 
     Raises:
-      UserError: A setting differs that may not change; every such setting is named with both values.
+      UserError: A setting differs that may not change; the message names each such setting with both values.
     """
     refused = [row for row in differences(stored, given, may_change) if not row.may_change]
     if [row.name for row in refused] == ["data_digest"]:
@@ -240,7 +242,7 @@ def _other_data_message(stored: RunConfig, given: RunConfig, directory: files.Pa
 
 
 class RunDirectory:
-    """A run directory that exists; made by ``create`` or ``open``."""
+    """An existing run directory; obtained from ``create`` or ``open``."""
 
     def __init__(self, path: pathlib.Path, config: RunConfig) -> None:
         self._path = path
@@ -250,12 +252,12 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: files.PathLike, config: RunConfig, source_encoder: Any, target_encoder: Any) -> Self:
-        """Makes a directory a run, with a ``SubwordEncoder`` (anything with ``model_bytes``) for each side.
+        """Turns a directory into a run, with a ``SubwordEncoder`` (anything with ``model_bytes``) for each side.
 
-        The directory is made where it is missing; files that it has already stay.
+        A missing directory is created; files that it already contains stay.
 
         Raises:
-          UserError: It is a run already, or the disk is full or not writable.
+          UserError: The directory is already a run, or the disk is full or not writable.
         """
         path = pathlib.Path(path)
         if (path / CONFIG_NAME).exists():
@@ -279,7 +281,7 @@ class RunDirectory:
         """Opens a run and checks its configuration and subword models.
 
         Raises:
-          UserError: There is no such directory; it is no run; a newer version made it; its configuration or a
+          UserError: There is no such directory; it is not a run; a newer version made it; or its configuration or a
             subword model is damaged.
         """
         if not str(path):
@@ -297,7 +299,7 @@ class RunDirectory:
 
     @staticmethod
     def exists(path: files.PathLike) -> bool:
-        """Says whether a directory is a run (of whatever version)."""
+        """Returns whether a directory is a run (of any version)."""
         return (pathlib.Path(path) / CONFIG_NAME).is_file()
 
     @property
@@ -307,41 +309,41 @@ class RunDirectory:
 
     @property
     def config(self) -> RunConfig:
-        """What the run was made with."""
+        """The settings with which the run was made."""
         return self._config
 
     @property
     def checkpoints_dir(self) -> pathlib.Path:
-        """Where the checkpoints are that training continues from."""
+        """The folder of the checkpoints from which training resumes."""
         return self._path / "checkpoints"
 
     @property
     def best_dir(self) -> pathlib.Path:
-        """Where the best checkpoint by the evaluation metric is kept."""
+        """The folder of the best checkpoint by the evaluation metric."""
         return self._path / "best"
 
     @property
     def averaged_dir(self) -> pathlib.Path:
-        """Where averages of checkpoints are kept."""
+        """The folder of averaged checkpoints."""
         return self._path / "averaged"
 
     @property
     def metrics_path(self) -> pathlib.Path:
-        """The log for machines, one JSON object a line."""
+        """The machine-readable log, one JSON object per line."""
         return self._path / "metrics.jsonl"
 
     @property
     def gradient_norms_path(self) -> pathlib.Path:
-        """The gradient norms of the model's parts at the steps that were logged, one JSON object a line."""
+        """The gradient norms of the model's parts at the logged steps, one JSON object per line."""
         return self._path / "gradient_norms.jsonl"
 
     @property
     def skipped_steps_path(self) -> pathlib.Path:
-        """What is known of the batches of a training that stopped as gradients were not finite."""
+        """The record of the batches of a training that stopped because gradients were not finite."""
         return self._path / "skipped_steps.json"
 
     def holds(self, path: files.PathLike) -> bool:
-        """Returns whether a path is that of a file of the run itself, which no output may take the place of."""
+        """Returns whether a path belongs to the run's own files, which no output may overwrite."""
         folders = (self.checkpoints_dir, self.best_dir, self.averaged_dir)
         own = [self._path / name for name in (CONFIG_NAME, *VOCABULARY_NAMES.values())]
         own += [self.metrics_path, self.gradient_norms_path]
@@ -350,7 +352,7 @@ class RunDirectory:
         return inside or given in [each.resolve() for each in own]
 
     def update(self, config: RunConfig, may_change: Iterable[str] = ()) -> None:
-        """Stores changed settings (those in ``MAY_CHANGE`` and ``may_change``); the subword models stay.
+        """Stores changed settings (of those in ``MAY_CHANGE`` and ``may_change``); the subword models stay the same.
 
         Raises:
           UserError: Another setting differs, or the disk is full or not writable.
@@ -362,14 +364,18 @@ class RunDirectory:
         self._config, self._hparams = config, None
 
     def config_now(self) -> RunConfig:
-        """Returns the configuration with the hparams that are new since, whose defaults do what was done before."""
+        """Returns the configuration, including hparams added since the run was made.
+
+        Their defaults do what was done before they existed.
+        """
         return self._config.replace(hparams=self.hparams().to_dict())
 
     def load_user_code(self) -> None:
-        """Registers the problems, models and hparams of the user's modules that the run was trained with, if any.
+        """Registers problems, models and hparams from the user modules that the run was trained with, if there are any.
 
-        They are the copy in the run, and never the directory that ``config.json`` names, which may be anything. Where
-        the user has named a directory (the commands' ``--t2t_usr_dir``), that one is taken.
+        The modules are loaded from the copy in the run, never from the directory that ``config.json`` names, which may
+        hold anything. If the user has named a directory (the commands' ``--t2t_usr_dir``), that directory is used
+        instead.
 
         Raises:
           UserError: There is no copy, it was changed, or a module in it fails.
@@ -387,10 +393,10 @@ class RunDirectory:
         user_directory.load_copy(copy, digest, registry.load_user_directory)
 
     def hparams(self) -> Any:
-        """Returns the run's ``HParams``, of the class they were saved from; they are read once.
+        """Returns the run's ``HParams``, in the class from which they were saved; they are read only once.
 
         Raises:
-          UserError: No such class is registered, or one of its fields does not exist in this version.
+          UserError: The class is not registered, or one of the fields does not exist in this version.
         """
         if self._hparams is not None:
             return self._hparams
@@ -403,10 +409,10 @@ class RunDirectory:
         return self._hparams
 
     def require_text(self, command: str) -> None:
-        """Checks that the run reads text, as ``command`` needs.
+        """Checks that the run reads text, as ``command`` requires.
 
         Raises:
-          UserError: Its source is feature vectors.
+          UserError: The run reads feature vectors.
         """
         if self._config.source_feature_size:
             raise UserError(
@@ -415,7 +421,7 @@ class RunDirectory:
             )
 
     def text_encoders(self) -> tuple["SubwordEncoder", "SubwordEncoder"]:
-        """Returns the source's and the target's text encoder, which are read once; one object for the same model."""
+        """Returns the text encoders of source and target, read only once; a shared subword model gives one object."""
         from t2t_ext.data.text.text_encoder import SubwordEncoder
 
         if self._encoders is None:
@@ -443,29 +449,30 @@ class RunDirectory:
 
 
 def _user_code(run: pathlib.Path, directory: str) -> pathlib.Path:
-    """Returns where a run's copy of the user's modules is; a package keeps its name."""
+    """Returns the path of a run's copy of the user's modules; a package keeps its name."""
     return run / USER_CODE_NAME / (pathlib.Path(directory).name.strip(".") or "modules")
 
 
 def _with_user_code(config: RunConfig, run: pathlib.Path) -> RunConfig:
-    """Copies the modules that the user has named into the run; returns the configuration with their digest."""
+    """Copies the user's loaded modules into the run and returns the configuration with their digest."""
     directory = user_directory.absolute(config.t2t_usr_dir) if config.t2t_usr_dir else ""
     if directory not in user_directory.loaded():
         return config
     with files.atomic_directory(run / USER_CODE_NAME) as temporary:
         digest = user_directory.copy(directory, temporary / _user_code(run, directory).name)
-    return config.replace(t2t_usr_dir=directory, t2t_usr_dir_sha256=digest)  # without links: imported under its name
+    # The stored path has no links, because modules are imported under its name.
+    return config.replace(t2t_usr_dir=directory, t2t_usr_dir_sha256=digest)
 
 
 def class_name(hparams: Any) -> str:
-    """Returns ``RunConfig.hparams_class`` of an object: ``module:QualifiedName``."""
+    """Returns the ``RunConfig.hparams_class`` of an hparams object: ``module:QualifiedName``."""
     return f"{type(hparams).__module__}:{type(hparams).__qualname__}"
 
 
 def _flatten(config: RunConfig) -> dict[str, Any]:
-    """Returns setting -> value; dictionaries are taken apart one level deep, as ``hparams.hidden_size``."""
+    """Returns setting -> value; dictionaries are flattened by one level, to names such as ``hparams.hidden_size``."""
     flat = {}
-    # Through JSON, so that a tuple given now equals the list that was stored.
+    # The round trip through JSON makes a tuple given now equal to the list that was stored.
     for name, value in json.loads(config.to_json()).items():
         if isinstance(value, Mapping):
             flat.update({f"{name}.{key}": inner for key, inner in value.items()})

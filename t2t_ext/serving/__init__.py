@@ -1,1 +1,1 @@
-"""SavedModels for TensorFlow Serving, and clients of its servers."""
+"""SavedModels for TensorFlow Serving, and clients for its servers."""

@@ -1,12 +1,12 @@
-"""A client of an exported model behind TensorFlow Serving, over gRPC or REST; imports no TensorFlow.
+"""A client for an exported model behind TensorFlow Serving, over gRPC or REST; imports no TensorFlow.
 
-Texts are raw text, as people write them: what an exported graph cannot do to them (Moses' tokenizer, subword-nmt) the
-client does, with the text encoders that the model itself hands out.
+Texts are raw text, as people write it. The client does the preparation that an exported graph cannot do (Moses'
+tokenizer, subword-nmt), with the text encoders that the model itself provides.
 
 client = make_client("localhost:8500", "t2t_ext")
 client.translate(["ein Haus"])      # [[Translation(text="a house", score=-0.3)]]
 
-Sources of a model that reads feature vectors are arrays float [regions, F].
+If the model reads feature vectors, the sources are float arrays [regions, F].
 """
 
 import abc
@@ -48,8 +48,8 @@ class Translation:
     Attributes:
       text: The translation.
       score: Its log-probability (natural logarithm) after the length penalty.
-      log_prob: Its raw log-probability; None where only the best was asked for.
-      length: Its number of tokens; None likewise.
+      log_prob: Its raw log-probability; None if only the best translation was requested.
+      length: Its number of tokens; None if only the best translation was requested.
     """
 
     text: str
@@ -58,15 +58,15 @@ class Translation:
     length: int | None = None
 
 
-_ONLY_OUTPUTS = {"align": "alignments", served_text.SIGNATURE: "files"}  # of signatures with one output
+_ONLY_OUTPUTS = {"align": "alignments", served_text.SIGNATURE: "files"}  # signatures with a single output
 
 
 class Refused(UserError):
-    """The server understood a request and refused it."""
+    """Raised if the server understood a request but refused it."""
 
 
 class Client(abc.ABC):
-    """Translates through a server. Subclasses say how a request travels."""
+    """Translates through a server; subclasses implement the transport of requests."""
 
     _text: ServedText | None = None
     _asked_for_text = False
@@ -74,7 +74,7 @@ class Client(abc.ABC):
     def __init__(
         self, server: str, servable_name: str, *, timeout_secs: float = DEFAULT_TIMEOUT_SECS, version: int | None = None
     ) -> None:
-        """Prepares a connection; nothing is sent yet. Arguments are those of ``make_client``."""
+        """Prepares a connection without sending anything; for the arguments see ``make_client``."""
         self.server = server
         self.servable_name = servable_name
         self.timeout_secs = timeout_secs
@@ -86,10 +86,10 @@ class Client(abc.ABC):
 
         Args:
           signature_name: One of the model's signatures.
-          inputs: Name -> strings [N], or an array of float32.
+          inputs: Name -> strings [N], or a float32 array.
 
         Returns:
-          Name -> lists of N strings or numbers, or of N lists of them.
+          Name -> list of N strings or numbers, or of N lists of them.
 
         Raises:
           UserError: The server cannot be reached, does not know the model, takes too long or refuses the request.
@@ -99,7 +99,7 @@ class Client(abc.ABC):
         """Closes the connection."""
 
     def translate(self, lines: Sources) -> list[list[Translation]]:
-        """Returns the best translation of each line, or of each array of feature vectors, as a list of one."""
+        """Returns the best translation of each line, or of each array of feature vectors, as a one-element list."""
         if not lines:
             return []
         inputs = {"inputs": self._sources_to_graph(lines)}
@@ -107,7 +107,7 @@ class Client(abc.ABC):
         return [[Translation(text, score)] for text, score in zip(self._from_graph(texts), scores, strict=True)]
 
     def nbest(self, lines: Sources) -> list[list[Translation]]:
-        """Returns all the translations of each line that the search kept, best first."""
+        """Returns all translations of each line that the search kept, best first."""
         if not lines:
             return []
         inputs = {"inputs": self._sources_to_graph(lines)}
@@ -117,10 +117,10 @@ class Client(abc.ABC):
         return [[Translation(*row) for row in zip(*beams, strict=True)] for beams in zip(*outputs, strict=True)]
 
     def score(self, pairs: Sequence[tuple[str, str]], partners: Sequence[str] | None = None) -> list[Translation]:
-        """Returns the scores of given translations of given lines, (source, translation) each.
+        """Returns the scores of (source, translation) pairs.
 
-        For a model that generates in two directions, and only for one, ``partners`` are what R2L generates beside each
-        translation, in text order.
+        ``partners`` are only for a model of two directions, which needs them: what the right-to-left direction
+        generates alongside each translation, in text order.
         """
         if not pairs:
             return []
@@ -132,7 +132,7 @@ class Client(abc.ABC):
         return [Translation(*row) for row in zip([target for _, target in pairs], *outputs, strict=True)]
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Returns the word alignments of given translations of given lines, such as ``0-0 2-1 1-2``.
+        """Returns the word alignments of (source, translation) pairs, such as ``0-0 2-1 1-2``.
 
         The words are those of the prepared texts, which ``prepare`` returns.
         """
@@ -141,18 +141,18 @@ class Client(abc.ABC):
         return self._outputs("align", self._pairs_to_graph(pairs), {"alignments": str}, len(pairs))[0]
 
     def prepare(self, side: str, texts: Sequence[str]) -> list[str]:
-        """Returns texts of the ``source`` or ``target`` as the model's steps prepare them: unchanged without steps."""
+        """Returns ``source`` or ``target`` texts as the model's steps prepare them; without steps, unchanged."""
         text = self.text()
         return list(texts) if text is None else text.to_prepared(side, texts)
 
     def text(self) -> ServedText | None:
-        """Returns the model's text encoders, asked for once; None where its graph takes text as people write it."""
+        """Returns the model's text encoders, requested only once; None if its graph takes raw text."""
         if not self._asked_for_text:
             try:
                 (found,) = self._outputs(served_text.SIGNATURE, {"sides": served_text.SIDES}, {"files": str}, 2)
                 self._text = ServedText.from_wire(found, f"the model {self.servable_name!r} on {self.server}")
             except Refused as error:
-                # A model without it has another graph; what a busy server refuses says nothing about the model.
+                # A model without this signature takes raw text. Other refusals, as of a busy server, say nothing of it.
                 if "signature" not in str(error).lower():
                     raise
             self._asked_for_text = True
@@ -192,7 +192,11 @@ class Client(abc.ABC):
     def _outputs(
         self, signature_name: str, inputs: Mapping[str, Values], schemas: Mapping[str, Any], rows: int
     ) -> list[list]:
-        """Returns the outputs that ``schemas`` names, each a list of as many ``rows`` of what its schema says."""
+        """Returns the outputs named in ``schemas``, each a list of ``rows`` values that match its schema.
+
+        Raises:
+          UserError: ``predict`` fails, or the answer does not have these outputs.
+        """
         found = self.predict(signature_name, inputs)
         model = f"The model {self.servable_name!r} on {self.server}"
         missing = [name for name in schemas if name not in found]
@@ -250,7 +254,7 @@ class Client(abc.ABC):
 
 
 class GrpcClient(Client):
-    """Speaks PredictionService over gRPC (TF Serving's ``--port``, usually 8500)."""
+    """A client that speaks PredictionService over gRPC (TF Serving's ``--port``, usually 8500)."""
 
     _port_hint = "gRPC listens on port 8500 by default, REST (--rest) on 8501"
 
@@ -299,7 +303,7 @@ class GrpcClient(Client):
 
 
 class RestClient(Client):
-    """Speaks TF Serving's REST API (``--rest_api_port``, usually 8501)."""
+    """A client that speaks TF Serving's REST API (``--rest_api_port``, usually 8501)."""
 
     _port_hint = "REST listens on port 8501 by default, gRPC (without --rest) on 8500"
 
@@ -321,10 +325,10 @@ class RestClient(Client):
         return outputs
 
     def _within_time(self, request: urllib.request.Request) -> bytes:
-        """Returns the answer to a request, all of it within ``timeout_secs``.
+        """Returns the complete answer to a request, which must arrive within ``timeout_secs``.
 
-        Sockets only limit how long each read may take, and a server that sends a byte now and then would be waited for
-        for ever. So a thread reads, which is left behind when the time is over.
+        The timeout of a socket limits only each single read, so a server that sends a byte now and then would keep the
+        client waiting forever. Therefore a thread reads the answer; it is abandoned when the time is over.
         """
         results: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
         end = time.monotonic() + self.timeout_secs
@@ -342,7 +346,7 @@ class RestClient(Client):
                             raise self._too_large("answer", MOST_ANSWER_BYTES)
                 results.put(b"".join(blocks))
             except urllib.error.HTTPError as error:
-                error.msg = _rest_error(error)  # it is read here, where time is limited
+                error.msg = _rest_error(error)  # read in this thread, where time is limited
                 results.put(error)
             except Exception as error:
                 results.put(error)
@@ -387,21 +391,21 @@ def make_client(
     timeout_secs: float = DEFAULT_TIMEOUT_SECS,
     version: int | None = None,
 ) -> Client:
-    """Makes the client for a server.
+    """Returns a client for a server.
 
     Args:
-      server: ``host:port``; with ``http://`` or ``https://`` before it REST is meant.
+      server: ``host:port``; a leading ``http://`` or ``https://`` selects REST.
       servable_name: The model's name on the server (TF Serving's ``--model_name``).
       rest: Whether to use the REST API instead of gRPC.
       timeout_secs: Longest time that a request may take, in seconds.
       version: The model's version; None for the newest.
 
     Raises:
-      UserError: ``server`` is no address, or the time-out is not positive.
+      UserError: ``server`` is not an address, or the timeout is not positive.
     """
     rest = rest or server.startswith(("http://", "https://"))
-    with contextlib.suppress(ValueError):  # a port that is no number
-        parsed = urllib.parse.urlsplit(server if "://" in server else f"//{server}")  # "[::1" has no end
+    with contextlib.suppress(ValueError):  # raised for a port that is not a number, or for "[::1"
+        parsed = urllib.parse.urlsplit(server if "://" in server else f"//{server}")
         if parsed.hostname and (parsed.port or rest) and timeout_secs > 0:
             kind = RestClient if rest else GrpcClient
             return kind(server, servable_name, timeout_secs=timeout_secs, version=version)

@@ -1,11 +1,13 @@
-"""A Translator as a SavedModel for TensorFlow Serving: strings in, strings out, everything inside that a graph can do.
+"""Exports a Translator as a SavedModel for TensorFlow Serving: strings in, strings out.
 
-EXPORT/500/                                    one directory a version, as TF Serving wants
+Everything that a graph can do is inside the SavedModel.
+
+EXPORT/500/                                    one directory per version, as TF Serving expects
   saved_model.pb, variables/                   text encoders and search as a graph, weights
-  assets.extra/tf_serving_warmup_requests      requests that the server answers before it says it is ready
+  assets.extra/tf_serving_warmup_requests      requests that the server answers before it reports that it is ready
   assets.extra/text_encoder.{source,target}.model
-                                               what happens to text before and after the graph, where anything does
-  export.json                                  what the model was made from; sizes and SHA-256 of all other files
+                                               text encoders, if text must be processed before and after the graph
+  export.json                                  the model's origin; sizes and SHA-256 of all other files
 """
 
 import collections
@@ -32,49 +34,49 @@ if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
 
 WARMUP_NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
-# Byte fallback makes any text a fair request for any vocabulary; names and numbers are the least foreign to all.
+# With byte fallback any text suits any vocabulary; names and numbers are the least foreign to all languages.
 WARMUP_LINES = ("1 2 3", "A. B. 2.0 (C)", "", "Maria, Anna and Peter 1 2 3 4 5 6 7 8 9 10 Maria, Anna and Peter")
 
-# Ops that call back into the Python process that made them: no server can run them.
+# Operations that call back into the Python process that made them; no server can run them.
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
-# How tensorflow-text's operations begin that tokenizers use; TF Serving links them in.
+# Prefixes of the tensorflow-text operations that tokenizers use; TF Serving links these operations.
 _TEXT_OPS = ("Sentencepiece", "FastWordpiece", "Wordpiece", "CaseFoldUTF8", "NormalizeUTF8", "RegexSplit")
 
 
 class ServedTranslator(tf.Module):
-    """The signatures of an exported Translator, each a concrete function of strings [N], UTF-8, for any N.
+    """The signatures of an exported Translator, each a concrete function of strings [N] in UTF-8, for any N.
 
-    Of a model that reads feature vectors, ``inputs`` is float32 [N, regions, F], for any number of regions; vectors of
-    zeros alone are padding.
+    If the model reads feature vectors, ``inputs`` is float32 [N, regions, F], for any number of regions; zero vectors
+    are padding.
 
     Attributes:
       serving_default: ``inputs`` -> the best translation ``outputs`` string [N] and its penalized score ``scores``
         float32 [N].
-      nbest: ``inputs`` -> the K translations kept by the search, best first: ``outputs`` string, ``scores`` float32
+      nbest: ``inputs`` -> the K translations that the search keeps, best first: ``outputs`` string, ``scores`` float32
         (penalized), ``log_probs`` float32 (raw, natural logarithm), ``lengths`` int32 (tokens) and ``finished`` bool
         (False: truncated at the length limit), each [N, K].
       score: ``inputs``, ``targets`` -> ``scores``, ``log_probs`` float32 [N] and ``lengths`` int32 [N] of given
-        translations. A model that generates in two directions takes ``partners``, too: what R2L generates
-        beside each target, in text order.
+        translations. A model of two directions also takes ``partners``: what the right-to-left direction generates
+        alongside each target, in text order.
       translate_with_prefix: ``inputs``, ``prefixes`` -> ``outputs``, ``scores`` of translations that begin with the
-        prefixes. Not there for models that generate right to left.
+        prefixes. Only for models that generate left to right in a single direction.
       translate_with_constraints: ``inputs``, ``constraints`` (phrases separated by tabs) -> ``outputs``, ``scores`` of
-        translations that hold the phrases, and ``unmet_constraints`` int32 [N], how many are missing. Not there where
-        the decode hparams exclude phrases: samples, diverse groups, ``beam_extends=top``.
+        translations that contain the phrases, and ``unmet_constraints`` int32 [N], the number of missing phrases.
+        Absent if the decode hparams exclude phrases: sampling, diverse groups, ``beam_extends=top``.
       sample: ``inputs``, ``seeds`` int64 [N] -> ``outputs``, ``scores``, ``log_probs`` of a sample of each line. Only
-        with sampling_method=random; then the other signatures sample, too.
-      align: ``inputs``, ``targets`` -> ``alignments`` string [N], source-target pairs of words, ``0-0 2-1 1-2``. Not
-        there where the model has no attention that can be read so.
+        with sampling_method=random; the other signatures then sample as well.
+      align: ``inputs``, ``targets`` -> ``alignments`` string [N], source-target pairs of words, ``0-0 2-1 1-2``. Absent
+        if the model has no attention that can be read as an alignment.
       text_encoders: ``sides`` string [N], ``source`` or ``target``, -> ``files`` string [N], the files of the text
-        encoders in base64. Only where the graph does not take text as people write it: all other signatures' strings
-        are then segmented texts (``t2t_ext.data.text.text_encoder``).
+        encoders in base64. Only if the graph does not take raw text; the strings of all other signatures are then
+        segmented texts (``t2t_ext.data.text.text_encoder``).
     """
 
     def __init__(self, translator: "Translator") -> None:
         """Wraps a translator; the variables are those of its model."""
         super().__init__()
-        # What is saved with the functions. The model itself is not: of a Keras variable (Keras 3.15) a copy is saved
-        # that no function reads, and loaders outside Python restore only the copy.
+        # These are saved with the functions. The model itself is not saved: of a Keras variable (Keras 3.15) a copy
+        # would be saved that no function reads, and loaders outside Python restore only the copy.
         self.modules = [codec.graph for codec in (translator.source, translator.target) if isinstance(codec, TextCodec)]
         self.weights = list(translator.model.named_variables().values())
         self.shortlist = translator.shortlist
@@ -143,7 +145,7 @@ def _signature(function: Callable[..., dict[str, tf.Tensor]], *specs: tf.TensorS
         with tf.control_dependencies(checks):
             return function(*map(tf.identity, tensors))
 
-    # Traced here: TensorFlow does not use what it traces while it saves for anything else, such as the checks.
+    # Traced here, because traces that TensorFlow makes during saving are not reused elsewhere, as by the checks.
     whole = function if len(specs) == 1 else checked
     return tf.function(whole, input_signature=specs, autograph=False).get_concrete_function()
 
@@ -153,12 +155,12 @@ def _pick(results: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, t
 
 
 def _best(found: Mapping[str, tf.Tensor], *more: str) -> dict[str, tf.Tensor]:
-    """Returns ``outputs``, ``scores`` and more [N] of the only hypotheses of a search [N, 1]."""
+    """Returns ``outputs``, ``scores`` and the tensors named in ``more``, [N], from a search with results [N, 1]."""
     return {name: found[name][:, 0] for name in ("outputs", "scores", *more)}
 
 
 def served_text(translator: "Translator") -> ServedText | None:
-    """Returns the text encoders of a translator whose graph does not take text as people write it, else None."""
+    """Returns the text encoders of a translator whose graph does not take raw text, otherwise None."""
     encoders = (translator.source_encoder, translator.target_encoder)
     return None if all(encoder.takes_raw_text for encoder in encoders) else ServedText(*encoders)
 
@@ -174,25 +176,25 @@ def export(
 ) -> pathlib.Path:
     """Writes a translator as one version of a servable model.
 
-    The SavedModel is loaded again and compared with the translator on the warm-up lines before it gets its name.
+    Before the SavedModel gets its name, it is loaded again and compared with the translator on the warm-up lines.
 
     Args:
-      translator: What is exported.
-      export_dir: TF Serving's model base path; made where it is missing.
-      version: Name of the sub-directory, a positive integer such as the checkpoint's step. TF Serving serves the
-        highest.
+      translator: The translator to export.
+      export_dir: TF Serving's model base path; created if it is missing.
+      version: Name of the subdirectory, a positive integer such as the checkpoint's step. TF Serving serves the
+        highest one.
       made_from: JSON values for ``export.json`` (run, step, problem, model, ...).
-      overwrite: Whether a version that exists is replaced.
-      warmup_lines: Raw sentences of the warm-up requests: one request of the first alone, one of all together.
+      overwrite: Whether an existing version is replaced.
+      warmup_lines: Raw sentences for two warm-up requests, one with the first sentence and one with all of them.
 
     Returns:
       The version's directory.
 
     Raises:
-      UserError: The translator is a path, the version exists, another process is writing it, or the disk is full or
-        not writable. Nothing half-written is left.
-      ValueError: The graph holds operations that no server knows.
-      RuntimeError: The SavedModel translates otherwise than the translator.
+      UserError: The translator is a path, the version is not positive or exists, another process is writing it, or the
+        disk is full or not writable. Nothing half-written is left behind.
+      ValueError: The graph contains operations that no server knows.
+      RuntimeError: The SavedModel and the translator give different translations.
     """
     if isinstance(translator, str | os.PathLike):
         raise UserError(
@@ -235,7 +237,7 @@ def _write(
             _check_ops(temporary)
             _check_outputs(temporary, module, requests[-1])
             _write_warmup_requests(temporary, requests)
-        except (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError) as error:  # a full disk, a limit of size
+        except (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError) as error:  # a full disk, a file size limit
             raise OSError(errno.ENOSPC, "No space left on device") from error
         if text is not None:
             text.write(temporary)
@@ -245,16 +247,16 @@ def _write(
 
 
 def load(export_dir: files.PathLike) -> Any:
-    """Loads an exported model whose files are as they were written.
+    """Loads an exported model after checking that its files are as they were written.
 
     Args:
-      export_dir: A version's directory, or the one that holds the versions: then the highest counts.
+      export_dir: A version's directory, or the directory of all versions, of which the highest is loaded.
 
     Returns:
-      What ``tf.saved_model.load`` returns; its ``signatures`` are those of ``ServedTranslator``.
+      The result of ``tf.saved_model.load``; its ``signatures`` are those of ``ServedTranslator``.
 
     Raises:
-      UserError: There is no export, or a file of it is damaged, which is named.
+      UserError: There is no export, or a file of it is damaged; the message names it.
     """
     import tensorflow_text  # noqa: F401  # registers the operations of the text encoders
 
@@ -283,7 +285,7 @@ def saved_model_ops(directory: files.PathLike) -> dict[str, int]:
 
 
 def signature_tensors(directory: files.PathLike, signature: str = "serving_default") -> dict[str, str]:
-    """Returns the graph's tensor names of a signature's inputs and outputs, as loaders outside Python need them.
+    """Returns the names in the graph of a signature's input and output tensors, which loaders outside Python need.
 
     Returns:
       ``{"inputs": "serving_default_inputs:0", "outputs": "StatefulPartitionedCall:0", ...}``.
@@ -318,7 +320,7 @@ def _check_ops(directory: pathlib.Path) -> None:
 
 def _check_outputs(directory: pathlib.Path, module: ServedTranslator, inputs: tf.Tensor) -> None:
     expected = module.serving_default(inputs)
-    # What is left out is tensorflow-text's, of the subword model that the SavedModel brings.
+    # The output left out here is tensorflow-text's, about the subword model in the SavedModel.
     with chatter.left_out(), files.without_pattern(directory) as readable:
         found = tf.saved_model.load(str(readable)).signatures["serving_default"](inputs=inputs)
     for number, (left, right) in enumerate(zip(expected["outputs"].numpy(), found["outputs"].numpy(), strict=True)):
@@ -328,7 +330,7 @@ def _check_outputs(directory: pathlib.Path, module: ServedTranslator, inputs: tf
 
 
 def _write_warmup_requests(directory: pathlib.Path, requests: Sequence[tf.Tensor]) -> None:
-    """Writes requests, as TF Serving replays them when it loads a model (a TFRecord of PredictionLog)."""
+    """Writes requests that TF Serving replays when it loads a model, as a TFRecord of PredictionLog."""
     path = directory / WARMUP_NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
@@ -342,7 +344,7 @@ def _write_warmup_requests(directory: pathlib.Path, requests: Sequence[tf.Tensor
 
 @contextlib.contextmanager
 def _quiet_saving() -> Iterator[None]:
-    """Keeps back TensorFlow's information about functions that are saved without traces; none is called later."""
+    """Suppresses TensorFlow's messages about functions saved without traces, none of which is called later."""
     from absl import logging as absl_logging
 
     level = absl_logging.get_verbosity()

@@ -1,7 +1,7 @@
-"""Whether the files of an export are as they were written. Imports no TensorFlow.
+"""Checks whether the files of an export are as they were written. Imports no TensorFlow.
 
-``export.json`` notes size and SHA-256 of every other file. Exports of versions before that, and those without the
-file, cannot be checked: whatever reads them finds damage, or does not.
+``export.json`` records the size and SHA-256 of every other file. Exports without this file, or from versions that did
+not record this, cannot be checked: damage is found only if a reader stumbles on it.
 """
 
 import os
@@ -17,13 +17,13 @@ ADVICE = "Copy it again from where it is whole, or export it again (t2t_ext-expo
 
 
 class _Description(TypedDict):
-    """What is read of ``export.json``."""
+    """The part of ``export.json`` that is read."""
 
     files: NotRequired[dict[str, stored.FileEntry]]
 
 
 def record(directory: pathlib.Path) -> dict[str, dict[str, Any]]:
-    """Returns what ``export.json`` notes of the files of an export: path below the directory -> size and SHA-256."""
+    """Returns the entries of ``export.json`` for the files of an export: relative path -> size and SHA-256."""
     found = sorted(path for path in directory.rglob("*") if path.is_file())
     return {
         path.relative_to(directory).as_posix(): {"bytes": path.stat().st_size, "sha256": files.sha256_of_file(path)}
@@ -33,10 +33,12 @@ def record(directory: pathlib.Path) -> dict[str, dict[str, Any]]:
 
 
 def check(directory: str | os.PathLike, names: Collection[str] | None = None) -> None:
-    """Compares the files of an export such as ``EXPORT/500``, or those named, with what is noted of them.
+    """Compares the files of an export such as ``EXPORT/500`` with the sizes and SHA-256 recorded in ``export.json``.
+
+    ``names`` restricts the check to some files; None: all.
 
     Raises:
-      UserError: A file is missing, truncated or changed, or ``export.json`` is damaged; the message names it.
+      UserError: A file is missing, truncated or changed, or ``export.json`` is damaged; the message names the file.
     """
     directory = pathlib.Path(directory)
     path = directory / DESCRIPTION_NAME

@@ -1,11 +1,11 @@
 """The part of TF Serving's Predict protocol that clients and warm-up requests need, without importing TensorFlow.
 
-The classes of tensorflow-serving-api import all of TensorFlow (seconds, hundreds of MB) for the sake of
-``TensorProto``, and are one more dependency that must fit TensorFlow's version. The wire format knows only field
-numbers, so these few messages, whose numbers and types are those of
-``tensorflow_serving/apis/{predict,model,prediction_log}.proto`` and
-``tensorflow/core/framework/{tensor,tensor_shape}.proto``, are the same on the wire. They live in a descriptor pool of
-their own and do not disturb TensorFlow's, should both be loaded. Tests compare them with tensorflow-serving-api's.
+The classes of tensorflow-serving-api import all of TensorFlow (seconds, hundreds of MB) only for ``TensorProto``, and
+they are one more dependency that must fit TensorFlow's version. The wire format knows only field numbers. The few
+messages here have the numbers and types of ``tensorflow_serving/apis/{predict,model,prediction_log}.proto`` and
+``tensorflow/core/framework/{tensor,tensor_shape}.proto``, so they are the same on the wire. They have their own
+descriptor pool and do not interfere with TensorFlow's messages if both are loaded. Tests compare them with those of
+tensorflow-serving-api.
 """
 
 import math
@@ -21,13 +21,13 @@ PREDICT_METHOD = "/tensorflow.serving.PredictionService/Predict"
 Values = Sequence[str] | np.ndarray
 DT_FLOAT, DT_INT32, DT_STRING, DT_BOOL = 1, 3, 7, 10  # tensorflow/core/framework/types.proto
 
-BAD_RESPONSE = (message.DecodeError, ValueError, struct.error)  # what ``parse_predict_response`` raises
+BAD_RESPONSE = (message.DecodeError, ValueError, struct.error)  # raised by ``parse_predict_response``
 _MOST_DIMENSIONS, _MOST_VALUES = 8, 1 << 24
 _PACKAGE = "t2t_ext.serving"
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {"string": _FIELD.TYPE_STRING, "bytes": _FIELD.TYPE_BYTES, "int32": _FIELD.TYPE_INT32,
             "int64": _FIELD.TYPE_INT64, "float": _FIELD.TYPE_FLOAT, "bool": _FIELD.TYPE_BOOL}  # fmt: skip
-# message -> field -> (number, type); "*" before a type: repeated.
+# Message -> field -> (number, type); "*" before a type means repeated.
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "Dim": {"size": (1, "int64")},
     "TensorShape": {"dim": (2, "*Dim")},
@@ -42,7 +42,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     },
     "Version": {"value": (1, "int64")},
     "ModelSpec": {"name": (1, "string"), "version": (2, "Version"), "signature_name": (3, "string")},
-    "NamedTensor": {"key": (1, "string"), "value": (2, "Tensor")},  # what a map's entry is on the wire
+    "NamedTensor": {"key": (1, "string"), "value": (2, "Tensor")},  # the wire format of a map's entry
     "PredictRequest": {"model_spec": (1, "ModelSpec"), "inputs": (2, "*NamedTensor"), "output_filter": (3, "*string")},
     "PredictLog": {"request": (1, "PredictRequest")},
     "PredictionLog": {"predict_log": (6, "PredictLog")},
@@ -53,7 +53,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 def predict_request(
     servable_name: str, signature_name: str, inputs: Mapping[str, Values], version: int | None = None
 ) -> bytes:
-    """Returns a serialized PredictRequest for one of a model's signatures; arguments are those of ``client``."""
+    """Returns a serialized PredictRequest for one of a model's signatures; for the arguments see ``client``."""
     request = _CLASSES["PredictRequest"]()
     request.model_spec.name = servable_name
     request.model_spec.signature_name = signature_name
@@ -66,7 +66,7 @@ def predict_request(
             entry.value.tensor_content = np.asarray(values, "<f4").tobytes()
         else:
             entry.value.dtype = DT_STRING
-            # Half a surrogate pair, such as a byte of an argument that is not UTF-8, is no text: "?" takes its place.
+            # Half a surrogate pair, as from a non-UTF-8 byte in a command-line argument, is no text: "?" replaces it.
             entry.value.string_val.extend(string.encode("utf-8", errors="replace") for string in values)
         for size in values.shape if isinstance(values, np.ndarray) else [len(values)]:
             entry.value.tensor_shape.dim.add(size=size)
@@ -74,7 +74,7 @@ def predict_request(
 
 
 def prediction_log(request: bytes) -> bytes:
-    """Returns the serialized PredictionLog of a serialized PredictRequest, as a warm-up file holds them."""
+    """Returns a serialized PredictionLog, as a warm-up file contains them, for a serialized PredictRequest."""
     log = _CLASSES["PredictionLog"]()
     log.predict_log.request.MergeFromString(request)
     return log.SerializeToString()
@@ -84,7 +84,8 @@ def parse_predict_response(data: bytes) -> dict[str, list]:
     """Returns the tensors of a serialized PredictResponse as (nested) lists of str, float or int.
 
     Raises:
-      DecodeError, ValueError, struct.error: The data are none, or of no size that a translation model answers with.
+      DecodeError, ValueError, struct.error: The data are no PredictResponse, or have tensors of a type or size that no
+        translation model returns.
     """
     response = _CLASSES["PredictResponse"].FromString(data)
     return {entry.key: _to_list(entry.value) for entry in response.outputs}
@@ -106,7 +107,7 @@ def _to_list(tensor: Any) -> list:
         field, code = _NUMBERS[tensor.dtype]
         content = tensor.tensor_content
         flat = list(struct.unpack(f"<{count}{code}", content) if content else getattr(tensor, field))
-    if 0 < len(flat) < count:  # equal values at the end may be left out
+    if 0 < len(flat) < count:  # the format allows repeated last values to be omitted
         flat += [flat[-1]] * (count - len(flat))
     if len(flat) != count:
         raise ValueError(f"A tensor of the shape {shape} has {len(flat)} values.")

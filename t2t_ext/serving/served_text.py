@@ -1,7 +1,7 @@
-"""What happens to text outside an exported graph, and where an export's versions are. Imports no TensorFlow.
+"""Text preparation outside an exported graph, and the directories of an export's versions. Imports no TensorFlow.
 
-An export whose graph does not take text as people write it carries both text encoders: as files, for the command
-t2t_ext-prepare, and inside the model, whose signature ``text_encoders`` hands them to clients.
+An export whose graph does not take raw text contains both text encoders: as files, for the command t2t_ext-prepare,
+and inside the model, whose signature ``text_encoders`` provides them to clients.
 """
 
 import base64
@@ -18,7 +18,7 @@ from t2t_ext.serving import exported_files
 
 SIGNATURE = "text_encoders"
 SIDES = ("source", "target")
-# Where an export has the encoders' files.
+# Paths of the encoders' files in an export.
 FILE_NAMES = {side: os.path.join("assets.extra", f"text_encoder.{side}.model") for side in SIDES}
 
 
@@ -34,31 +34,31 @@ class ServedText:
         return self.source if name == "source" else self.target
 
     def to_graph(self, side: str, texts: Sequence[str]) -> list[str]:
-        """Returns raw texts as the graph takes them."""
+        """Returns raw texts in the form that the graph takes: prepared and segmented."""
         encoder = self.side(side)
         return encoder.segment(encoder.prepare(texts))
 
     def phrases_to_graph(self, lines: Sequence[str]) -> list[str]:
-        """Returns raw phrases of the target, separated by tabs in each line, as the graph takes constraints."""
+        """Returns lines of raw target phrases, separated by tabs, in the form in which the graph takes constraints."""
         return self.target.segment_phrases(lines)
 
     def to_prepared(self, side: str, texts: Sequence[str]) -> list[str]:
-        """Returns raw texts as their steps leave them, before words are segmented."""
+        """Returns raw texts after the preparation steps, before words are segmented into subwords."""
         return self.side(side).prepare(texts)
 
     def from_graph(self, texts: Sequence[str], side: str = "target") -> list[str]:
-        """Returns texts for people from what the graph gives, or from prepared ones."""
+        """Returns readable texts from the graph's outputs or from prepared texts."""
         encoder = self.side(side)
         return encoder.restore(encoder.join(texts))
 
     @classmethod
     def of_export(cls, export_dir: str | os.PathLike) -> Self | None:
-        """Returns the encoders of an export, or None where its graph takes text as people write it.
+        """Returns the encoders of an export, or None if its graph takes raw text.
 
-        ``export_dir`` is a version's directory, or the one that holds the versions: then the highest counts.
+        ``export_dir`` is a version's directory, or the directory of all versions, of which the highest is used.
 
         Raises:
-          UserError: There is no export, or a file of it is damaged.
+          UserError: There is no export, or one of its files is damaged.
         """
         path = version_directory(export_dir)
         exported_files.check(path, FILE_NAMES.values())
@@ -67,21 +67,21 @@ class ServedText:
         return cls(*(SubwordEncoder.from_file(path / FILE_NAMES[side]) for side in SIDES))
 
     def write(self, directory: pathlib.Path) -> None:
-        """Writes the files of an export."""
+        """Writes the encoders' files into an export."""
         for side, name in FILE_NAMES.items():
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / name).write_bytes(self.side(side).model_bytes)
 
     def wire(self) -> list[str]:
-        """Returns what the signature gives for each side: the file in base64."""
+        """Returns the signature's answer for each side, the encoder's file in base64."""
         return [base64.b64encode(self.side(side).model_bytes).decode() for side in SIDES]
 
     @classmethod
     def from_wire(cls, values: Sequence[str], origin: str) -> Self:
-        """Returns the encoders from what the signature gave.
+        """Returns the encoders from the signature's answer; ``origin`` names the model in error messages.
 
         Raises:
-          UserError: It gave something else.
+          UserError: The answer does not hold text encoders.
         """
         try:
             encoders = [
@@ -96,7 +96,7 @@ class ServedText:
 
 
 def version_directory(export_dir: str | os.PathLike) -> pathlib.Path:
-    """Returns the directory of an export's version: the one given, or its highest version.
+    """Returns the directory of an export's version: the given one, or the highest version below it.
 
     Raises:
       UserError: There is no SavedModel.
@@ -113,10 +113,11 @@ def version_directory(export_dir: str | os.PathLike) -> pathlib.Path:
 
 
 def check_destination(export_dir: str | os.PathLike, version: int, *, overwrite: bool = False) -> pathlib.Path:
-    """Returns the directory of a version that is to be written.
+    """Returns the directory to which a version is to be written.
 
     Raises:
-      UserError: The version is not a positive integer, or it exists and may not be replaced.
+      UserError: The version is not a positive integer, ``export_dir`` is a file, or the version exists and may not be
+        replaced.
     """
     if version < 1:
         raise UserError(f"version={version}: TF Serving wants a positive integer as a model version.")

@@ -1,14 +1,13 @@
 """Word alignments from cross-attention, inside the TensorFlow graph.
 
-A forced pass over a translation gives the attention of every target position; it is averaged
-over heads, added up from subwords to words, and every target word is aligned to the source
-word that it attends to most. The layer before the last is the one that aligns best in a
-Transformer without alignment training (Garg et al. 2019, section 4.1,
-https://aclanthology.org/D19-1453).
+Forced decoding of a translation gives the attention of every target position. The attention is
+averaged over heads and summed from subwords to words. Every target word is then aligned to the
+source word that it attends to most. In a Transformer without alignment training, the last layer
+but one aligns best (Garg et al. 2019, section 4.1, https://aclanthology.org/D19-1453).
 
-Words are what ASCII whitespace separates in prepared text (as awk, wc and Moses' tools count them),
-numbered from 0. A piece of a word belongs to that word; a piece of whitespace alone belongs to the word
-that follows. EOS, PAD and control symbols belong to no word.
+Words are separated by ASCII whitespace in prepared text (as awk, wc and Moses' tools count them) and
+numbered from 0. A piece of a word belongs to that word; a piece that is only whitespace belongs to the
+following word. EOS, PAD and control symbols belong to no word.
 
 Legend: B sentences, S source positions, T target positions, H heads, V vocabulary, W words.
 """
@@ -24,8 +23,8 @@ from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncode
 from t2t_ext.errors import UserError
 from t2t_ext.layers.mixed_attention import source_part
 
-# A decoder's layers, and those of a stack that source and target share; mixed attention has the source's columns first.
-# Both attentions of a dual contextual module count, as heads of one.
+# Matches layers of a decoder, or of a stack that source and target share. Mixed attention has the source's columns
+# first. The two attentions of a dual contextual module count as heads of a single attention.
 _LAYER = re.compile(
     r"(?:decoder/)?layer_(?P<layer>\d+)/(?P<kind>source|mixed)_attention(?:/(?P<side>l2r|r2l))?"
     r"(?:/history|/local_context|/global_context)?"
@@ -34,10 +33,11 @@ _LAYER = re.compile(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentConfig:
-    """Which attention is read as an alignment.
+    """The choice of the attention that is read as an alignment.
 
     Attributes:
-      layer: Decoder layer, counted from 0; negative: from the last one, -1. None: the last but one, or the only one.
+      layer: Decoder layer, counted from 0; negative numbers count from the last layer, -1. None: the last but one, or
+        the only one.
       heads: Heads that are averaged, counted from 0; empty: all.
     """
 
@@ -51,24 +51,24 @@ class AlignmentConfig:
 def source_attention(
     model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: AlignmentConfig, right_to_left: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Returns the chosen cross-attention; for an ensemble the weighted mean of the members'.
+    """Returns the chosen cross-attention; for an ensemble, the weighted mean over its members.
 
     Args:
-      model: A Seq2Seq or an Ensemble of them.
+      model: A Seq2Seq or an Ensemble.
       inputs: Source ids int32 [B, S].
-      targets: Target ids int32 [B, T] in the model's direction; of a model of two directions int32 [B, 2, T].
+      targets: Target ids int32 [B, T] in the model's direction; for a model of two directions int32 [B, 2, T].
       config: The layer and the heads.
-      right_to_left: bool [B], which side of a model of two directions it is that looks.
+      right_to_left: bool [B], for a model of two directions whether the attention of the right-to-left side is wanted.
 
     Returns:
-      float32 [B, T, S]. Row t is the attention of the step that produces token t, whose input is token t - 1. Of mixed
-      attention it is the part on the source, divided by its sum.
+      float32 [B, T, S]. Row t is the attention of the step that produces token t, whose input is token t - 1. From
+      mixed attention only the part on the source is taken, divided by its sum.
 
     Raises:
       UserError: The model has no such layer or head, or no cross-attention at all.
     """
     members = getattr(model, "members", (model,))
-    weights = model.weights if len(members) > 1 else (1.0,)  # a Keras model's weights are something else
+    weights = model.weights if len(members) > 1 else (1.0,)  # the weights of a single Keras model are its variables
     return sum(
         weight * _member_attention(member, inputs, targets, config, right_to_left)
         for member, weight in zip(members, weights, strict=True)
@@ -78,7 +78,7 @@ def source_attention(
 def _member_attention(
     model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: AlignmentConfig, right_to_left: tf.Tensor | None
 ) -> tf.Tensor:
-    # Layer -> direction that looks, or None -> the distributions of its heads.
+    # Layer -> attending direction, or None -> the attention distributions of its heads.
     sides: dict[int, dict[str | None, list[tf.Tensor]]] = {}
     mixed = False
     for name, weights in model.attention_weights(inputs, targets).items():
@@ -92,7 +92,7 @@ def _member_attention(
             layers[number] = found[None]
         elif "l2r" in found:
             looks = tf.reshape(right_to_left, [-1, 1, 1, 1])
-            # Of the step that predicts the direction's tag there is a row, too, where a model does that.
+            # A model that predicts a tag for the direction has an additional row for that step.
             layers[number] = tf.where(looks, found["r2l"], found["l2r"])[:, :, -tf.shape(targets)[2] :]
     if not layers:
         raise UserError(
@@ -121,15 +121,16 @@ def _member_attention(
 
 
 class PieceTables(NamedTuple):
-    """What each piece of a vocabulary holds; arrays [V + 1].
+    """Properties of each piece of a vocabulary, as arrays [V + 1].
 
-    The last row is for an unknown piece that its word continues after; see ``GraphTokenEncoder.encode_marked``.
+    The last row is for an unknown piece inside a word, after which the word continues; see
+    ``GraphTokenEncoder.encode_marked``.
 
     Attributes:
-      words: int32, runs of characters that are not whitespace.
-      starts: bool, whether its first character is not whitespace.
-      ends: bool, whether its last one is not.
-      silent: bool, whether it stands for no text (PAD, EOS, control symbols).
+      words: int32, number of runs of characters that are not whitespace.
+      starts: bool, whether the first character is not whitespace.
+      ends: bool, whether the last character is not whitespace.
+      silent: bool, whether the piece stands for no text (PAD, EOS, control symbols).
     """
 
     words: np.ndarray
@@ -141,7 +142,7 @@ class PieceTables(NamedTuple):
 def piece_tables(encoder: SubwordEncoder) -> PieceTables:
     """Returns the tables of a text encoder's pieces."""
     texts = [*encoder.piece_texts(), b"?"]
-    # Part of a word, as whitespace has pieces of its own in every vocabulary, or the last part.
+    # UNK is part of a word, as every vocabulary has its own pieces for whitespace. In subword-nmt it is the last part.
     texts[UNK_ID] = b"?" if encoder.segmented_by_graph else b"? "
     for index in (PAD_ID, EOS_ID, *encoder.control_ids):
         texts[index] = b""
@@ -158,8 +159,8 @@ class Words(NamedTuple):
 
     Attributes:
       first: int32 [B, T], the first word that a piece belongs to.
-      count: int32 [B, T], how many it belongs to: 0 for silent ones, usually 1.
-      total: int32 [B], the sentence's words.
+      count: int32 [B, T], the number of words that a piece belongs to: usually 1; 0 for silent pieces.
+      total: int32 [B], the number of words of a sentence.
     """
 
     first: tf.Tensor
@@ -170,7 +171,7 @@ class Words(NamedTuple):
 def words_of(ids: tf.Tensor, tables: PieceTables) -> Words:
     """Finds the words of ids int32 [B, T] in text order."""
     words, silent = tf.gather(tables.words, ids), tf.gather(tables.silent, ids)
-    # The spoken piece before each one, if there is one: it may end in the middle of a word that this one continues.
+    # Find the last non-silent piece before each piece: it may end inside a word that this piece continues.
     columns = tf.range(tf.shape(ids)[1])
     spoken_first = tf.argsort(tf.where(silent, tf.shape(ids)[1] + columns, columns), axis=1)
     spoken_before = tf.cumsum(tf.cast(~silent, tf.int32), axis=1, exclusive=True)
@@ -181,7 +182,7 @@ def words_of(ids: tf.Tensor, tables: PieceTables) -> Words:
     before = tf.cumsum(begun, axis=1, exclusive=True)
     return Words(
         first=before - continued,
-        count=tf.where(silent, 0, tf.maximum(words, 1)),  # whitespace alone: the word that follows
+        count=tf.where(silent, 0, tf.maximum(words, 1)),  # pure whitespace belongs to the following word
         total=tf.reduce_sum(begun, axis=1),
     )
 
@@ -200,8 +201,8 @@ def _membership(words: Words) -> tf.Tensor:
 def align_words(attention: tf.Tensor, source: Words, target: Words) -> tf.Tensor:
     """Aligns every target word to the source word that its pieces attend to most.
 
-    The attention of a target word to a source word is the sum over the pieces of both; of equal ones the leftmost
-    source word is taken.
+    The attention of a target word to a source word is the sum over the pieces of both; if several source words have
+    equal attention, the leftmost is taken.
 
     Args:
       attention: float32 [B, T, S], rows in text order.
@@ -209,8 +210,8 @@ def align_words(attention: tf.Tensor, source: Words, target: Words) -> tf.Tensor
       target: The words of the T target pieces.
 
     Returns:
-      string [B], ``source-target`` pairs (Pharaoh format) in the order of the target words: ``0-0 2-1 1-2``. A
-      sentence with a side that has no word gets the empty string.
+      string [B], ``source-target`` pairs (Pharaoh format) in the order of the target words: ``0-0 2-1 1-2``. The
+      string is empty if either side has no words.
     """
     sums = tf.matmul(_membership(target), tf.matmul(attention, _membership(source)), transpose_a=True)
     there = tf.sequence_mask(source.total, tf.shape(sums)[2])

@@ -1,4 +1,4 @@
-"""Sentences in batches of similar lengths through graph functions, several batches at a time."""
+"""Runs graph functions on sentences in batches of similar lengths, several batches at a time."""
 
 import concurrent.futures
 from collections.abc import Callable, Mapping, Sequence
@@ -7,28 +7,28 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-# A batch of long sentences holds fewer of them: attention's memory grows with the square of the length.
+# Batches of long sentences contain fewer sentences: the memory for attention grows with the square of the length.
 _MAX_BATCH_POSITIONS = 16384
 
 Progress = Callable[[int, int], None]
-# The numbers of a batch's sentences -> their tensors by name
+# (indices of a batch's sentences) -> the batch's tensors by name
 Given = Callable[[np.ndarray], Mapping[str, tf.Tensor | None]]
-# (what a batch gave, by name, as lists; row) -> the result of the sentence in that row
+# (a batch's outputs by name, as lists; row) -> the result of the sentence in that row
 Read = Callable[[Mapping[str, list[Any]], int], Any]
 
 
 class Traced:
-    """A graph function of tensors by name, each of which may be left out: a trace for each choice of them."""
+    """A graph function of named tensors, any of which may be left out; each selection of tensors has its own trace."""
 
     def __init__(self, function: Callable[..., dict[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]) -> None:
-        """Traces nothing yet; the function takes the tensors as keywords, and further settings that are no tensors."""
+        """Stores a function of tensors, and of settings that are not tensors, all keywords; traces nothing yet."""
         self._function, self._specs = function, dict(specs)
         self._traces: dict[tuple[Any, ...], tf.types.experimental.PolymorphicFunction] = {}
 
     def of(self, *names: str, **settings: Any) -> tf.types.experimental.PolymorphicFunction:
-        """Returns the graph function of these tensors, in the order of the specs, with settings that are no tensors.
+        """Returns the graph function of the named tensors, with settings that are not tensors.
 
-        Its ``get_concrete_function()`` traces without running.
+        The names must be in the order of the specs. ``get_concrete_function()`` of the result traces without running.
         """
 
         def call(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -37,7 +37,7 @@ class Traced:
         key = (names, tuple(sorted(settings.items())))
         if key not in self._traces:
             signature = [self._specs[name] for name in names]
-            # The first batches come on several threads: all get the same one, which is traced once.
+            # The first batches arrive on several threads; all get the same function, which is traced once.
             self._traces.setdefault(key, tf.function(call, input_signature=signature, autograph=False))
         return self._traces[key]
 
@@ -46,7 +46,7 @@ class Traced:
         given = {name: tensors[name] for name in self._specs if tensors.get(name) is not None}
         function = self.of(*given, **(settings or {}))
         if not function.experimental_get_tracing_count():
-            # Traced by a call, functions of the same code count as one that is traced often, of which TensorFlow warns.
+            # If calls traced them, TensorFlow would count functions of the same code as one and warn of retracing.
             function.get_concrete_function()
         return function(*given.values())
 
@@ -57,10 +57,16 @@ def similar_lengths(
     apart: Sequence[bool] | None = None,
     positions: int = _MAX_BATCH_POSITIONS,
 ) -> list[np.ndarray]:
-    """Groups the numbers of sentences of similar lengths, longest first, so that the last batches are the quick ones.
+    """Groups sentences of similar lengths into batches, longest first, so that the last batches are the quickest.
 
-    Sentences that are ``apart`` share no batch with the others, and come first. A batch has at most so many positions,
-    padding included.
+    Args:
+      lengths: The length of each sentence.
+      batch_size: The most sentences of a batch.
+      apart: Marks sentences that share no batch with the others and come first; None: no sentence.
+      positions: The most positions of a batch, padding included; a single sentence may be longer.
+
+    Returns:
+      The indices of the sentences of each batch.
     """
     widths = np.asarray(lengths, np.int64)
     if apart is not None:
@@ -84,14 +90,14 @@ def run_batches(
     parallel: int,
     progress: Progress | None = None,
 ) -> list[Any]:
-    """Runs a graph function on batches; the first error ends it.
+    """Runs a graph function on batches; the first error stops the run and is raised.
 
     Args:
       function: The graph function.
-      given: Returns the tensors of the sentences of a batch.
-      read: Makes a sentence's result of what the function gave, as lists, and its row in them.
-      batches: The numbers of the sentences of each batch, every sentence in one.
-      parallel: How many run at a time, on threads.
+      given: Returns the tensors for the sentences of a batch.
+      read: Makes the result of a sentence from the function's outputs, as lists, and the sentence's row in them.
+      batches: The indices of the sentences of each batch; every sentence is in exactly one batch.
+      parallel: The number of batches that run at a time, each on a thread.
       progress: Called with (sentences done, sentences in all) after every batch.
 
     Returns:

@@ -1,7 +1,7 @@
-"""Codecs: texts or feature vectors as the model reads them, on the host and inside the graph.
+"""Codecs turn texts or feature vectors into the model's inputs, on the host and inside the graph.
 
-The host encodes a list once; the ids decide which sentences share a batch and are what the search gets. An exported
-graph encodes the same strings by itself: both give the same ids.
+The host encodes a list of texts once; the numbers of ids decide which sentences share a batch, and the search receives
+the ids. An exported graph encodes the same strings itself; both give the same ids.
 
 Legend: B sentences, S source positions, T target positions, F size of a feature vector.
 """
@@ -21,17 +21,17 @@ from t2t_ext.errors import UserError
 from t2t_ext.layers.masks import real_positions
 
 IDS = tf.TensorSpec([None, None], tf.int32)
-# Whitespace as ``str.isspace`` and the cleaning of training data have it.
+# Whitespace as defined by ``str.isspace`` and by the cleaning of training data.
 WHITESPACE = r"[\pZ\x{09}-\x{0D}\x{1C}-\x{1F}\x{85}]"
 
 
 class Encoded(NamedTuple):
-    """Sentences as the model reads them, at most as long as the codec's limit.
+    """Sentences as the model reads them, truncated to the codec's limit.
 
     Attributes:
-      rows: Ids with EOS of each, or its feature vectors [regions, F].
-      truncated: bool [sentences], whether the codec's limit took something away.
-      empty: bool [sentences], whether there is nothing to translate.
+      rows: The ids with EOS, or the feature vectors [regions, F], of each sentence.
+      truncated: bool [sentences], whether a sentence was truncated.
+      empty: bool [sentences], whether a sentence has nothing to translate.
     """
 
     rows: list[Any]
@@ -40,7 +40,7 @@ class Encoded(NamedTuple):
 
 
 def check_texts(texts: Sequence[Any], what: str) -> Sequence[str]:
-    """Returns texts, or raises a UserError where one of them is none."""
+    """Returns the texts unchanged; raises a UserError if one of them is not a string."""
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise UserError(f"Number {number} of the {what} is {text!r:.60}, which is no text (str).")
@@ -48,22 +48,22 @@ def check_texts(texts: Sequence[Any], what: str) -> Sequence[str]:
 
 
 class TextCodec:
-    """Text of one side as ids.
+    """Encodes the text of one side (source or target) as ids.
 
     Attributes:
       encoder: The text encoder.
-      limit: The most subwords of a text; the rest is truncated.
-      graph: The graph's part of the encoder.
-      spec: What ``encode`` takes.
-      ids_spec: What it gives.
-      unit: What ``limit`` counts.
+      limit: The most subwords of a text; longer texts are truncated.
+      graph: The part of the encoder that runs inside the graph.
+      spec: The tensor that ``encode`` takes.
+      ids_spec: The tensor that ``encode`` returns.
+      unit: The unit of ``limit``.
     """
 
     unit = "subwords"
     ids_spec = IDS
 
     def __init__(self, encoder: SubwordEncoder, limit: int, name: str, graph: GraphEncoder | None = None) -> None:
-        """Makes a codec; ``name`` is that of the tensors that ``encode`` takes, ``graph`` one of equal ids."""
+        """Initializes the codec; ``encode`` takes tensors called ``name``; ``graph`` is an encoder with equal ids."""
         self.encoder, self.limit = encoder, limit
         self.spec = tf.TensorSpec([None], tf.string, name=name)
         self.graph = graph or graph_encoder(encoder, f"{name}_encoder")
@@ -71,10 +71,10 @@ class TextCodec:
     # === On the host ===
 
     def read(self, texts: Sequence[str], *, marked: bool = False) -> Encoded:
-        """Encodes raw texts; ``marked`` as of ``GraphTokenEncoder.encode_marked``.
+        """Encodes raw texts; ``marked`` means with the marks of ``GraphTokenEncoder.encode_marked``.
 
         Raises:
-          UserError: One of them is no text.
+          UserError: A text is not a string.
         """
         prepared = self.encoder.prepare(check_texts(texts, self.spec.name))
         segmented = self.encoder.segment(prepared)
@@ -95,7 +95,7 @@ class TextCodec:
         )
 
     def read_ids(self, ids: Sequence[Sequence[int]]) -> Encoded:
-        """Takes sentences that are kept as ids with EOS; none is truncated."""
+        """Wraps sentences that are already ids with EOS; none is truncated."""
         return Encoded(
             list(ids),
             np.zeros(len(ids), bool),
@@ -103,7 +103,7 @@ class TextCodec:
         )
 
     def batch(self, rows: Iterable[Sequence[int]], multiple: int = 1) -> tf.Tensor:
-        """Pads ids to a multiple of so many positions, int32 [B, T]."""
+        """Pads ids with PAD to int32 [B, T], where T is the next multiple of ``multiple``."""
         rows = list(rows)
         width = -(-max(map(len, rows)) // multiple) * multiple
         ids = np.full([len(rows), width], PAD_ID, np.int32)
@@ -119,7 +119,7 @@ class TextCodec:
         return encode(strings, self.limit).to_tensor()
 
     def empty(self, strings: tf.Tensor) -> tf.Tensor:
-        """Returns which of strings [B] have nothing to translate, since no character is visible: bool [B]."""
+        """Returns which strings [B] have nothing to translate because they are only whitespace, bool [B]."""
         return tf.strings.regex_full_match(strings, f"{WHITESPACE}*")
 
     def unmarked(self, ids: tf.Tensor) -> tf.Tensor:
@@ -127,26 +127,26 @@ class TextCodec:
         return ids if self.encoder.segmented_by_graph else tf.where(ids >= self.encoder.vocab_size, UNK_ID, ids)
 
     def trial_batches(self, lines: Sequence[str]) -> list[tf.Tensor]:
-        """Returns what ``encode`` takes of raw lines, to try an exported model on: the first, then all together."""
+        """Returns batches for ``encode`` to try an exported model on: the first of the raw lines, then all lines."""
         segmented = self.encoder.segment(self.encoder.prepare(lines))
         return [tf.constant(batch, tf.string) for batch in (segmented[:1], segmented)[: len(segmented)]]
 
 
 class FeatureCodec:
-    """Sources of feature vectors: ``FeatureSource``s, or arrays float [regions, F].
+    """Prepares sources of feature vectors: ``FeatureSource``s, or float arrays [regions, F].
 
     Attributes:
       size: F.
-      limit: The most regions of a source; the rest is truncated.
-      spec: What ``encode`` takes: float32 [B, S, F], where vectors of zeros alone are padding.
-      ids_spec: What it gives.
-      unit: What ``limit`` counts.
+      limit: The most regions of a source; longer sources are truncated.
+      spec: The tensor that ``encode`` takes: float32 [B, S, F], in which zero vectors are padding.
+      ids_spec: The tensor that ``encode`` returns.
+      unit: The unit of ``limit``.
     """
 
     unit = "feature vectors"
 
     def __init__(self, size: int, limit: int, name: str) -> None:
-        """Makes a codec; ``name`` is that of the tensors that ``encode`` takes."""
+        """Initializes the codec; ``encode`` takes tensors called ``name``."""
         self.size, self.limit = size, limit
         self.spec = tf.TensorSpec([None, None, size], tf.float32, name=name)
         self.ids_spec = tf.TensorSpec([None, None, size], tf.float32)
@@ -154,10 +154,10 @@ class FeatureCodec:
     # === On the host ===
 
     def read(self, sources: Sequence[FeatureSource | np.ndarray], *, marked: bool = False) -> Encoded:
-        """Checks sources; there is nothing to mark.
+        """Checks and truncates sources; ``marked`` has no effect.
 
         Raises:
-          UserError: A source is no array of feature vectors of the model's size.
+          UserError: A source is not an array of feature vectors with the model's size.
         """
         arrays: list[np.ndarray] = []
         for number, source in enumerate(sources, 1):
@@ -177,26 +177,26 @@ class FeatureCodec:
         )
 
     def read_ids(self, sources: Sequence[FeatureSource | np.ndarray]) -> Encoded:
-        """Does what ``read`` does: there are no ids."""
+        """Does the same as ``read``, because feature vectors have no ids."""
         return self.read(sources)
 
     def batch(self, rows: Iterable[np.ndarray]) -> tf.Tensor:
-        """Pads feature vectors, float32 [B, S, F]."""
+        """Pads feature vectors with zeros to float32 [B, S, F]."""
         rows = list(rows)
         return tf.constant(padded(rows, max(map(len, rows)), self.size, np.float32))
 
     # === Inside the graph ===
 
     def encode(self, features: tf.Tensor, *, marked: bool = False) -> tf.Tensor:
-        """Truncates features float32 [B, S, F]."""
+        """Truncates features float32 [B, S, F] to the limit; ``marked`` has no effect."""
         return features[:, : self.limit]
 
     def empty(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns which sources float32 [B, S, F] have no region: bool [B]."""
+        """Returns which sources float32 [B, S, F] have no region, bool [B]."""
         return ~tf.reduce_any(real_positions(features), axis=1)
 
     def trial_batches(self, lines: Sequence[str]) -> list[tf.Tensor]:
-        """Returns sources float32 [B, S, F] to try an exported model on: one, then several with padding."""
+        """Returns batches float32 [B, S, F] to try an exported model on: one source, then several with padding."""
         pattern = np.sin(np.arange(4 * 6 * self.size, dtype=np.float32)).reshape(4, 6, self.size)
         pattern[1, 2:] = 0.0
         pattern[2] = 0.0

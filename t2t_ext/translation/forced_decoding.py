@@ -1,7 +1,7 @@
-"""Forced decoding: the probability of given translations, and their words' counterparts in the source.
+"""Forced decoding: the probability of given translations, and the alignment of their words with the source.
 
-A pass over one direction needs the translation alone. Where a model generates in two directions that attend to each
-other, the probability of a translation depends on what the other direction generates, its partner: both must be given.
+A model of one direction needs only the translation. If a model generates in two directions that attend to each other,
+the probability of a translation depends on its partner, which the other direction generates: both must be given.
 
 Legend: B sentences, S source positions, T target positions.
 """
@@ -22,7 +22,7 @@ from t2t_ext.search.search_state import length_penalty
 from t2t_ext.translation.alignment import AlignmentConfig, align_words, piece_tables, source_attention, words_of
 from t2t_ext.translation.codec import FeatureCodec, TextCodec
 
-# Positions whose logits are computed at once: enough rows for a fast product, few enough to stay in the cache.
+# Positions whose logits are computed at once: enough rows for a fast product, few enough to stay in the CPU's cache.
 _CHUNK_POSITIONS = 256
 
 
@@ -33,7 +33,7 @@ class Given(NamedTuple):
       ids: int32 [B, T] in the order of generation, with or without EOS, padded with PAD.
       lengths: int32 [B], tokens without EOS.
       right_to_left: bool [B], whether they are generated right to left.
-      both: For a model of two directions int32 [B, 2, T], what L2R and R2L generate, else None.
+      both: For a model of two directions, what L2R and R2L generate, int32 [B, 2, T]; otherwise None.
     """
 
     ids: tf.Tensor
@@ -54,7 +54,7 @@ class ForcedDecoder:
         target_direction: str,
         alignment: AlignmentConfig,
     ) -> None:
-        """Takes a built model, or an ensemble, and its codecs; scores have the length penalty of the decode hparams."""
+        """Takes a built model or an ensemble, and its codecs; the decode hparams give the scores' length penalty."""
         self._model, self._source, self._target = model, source, target
         self._hparams, self._alignment = decode_hparams, alignment
         self._target_direction = target_direction
@@ -71,15 +71,16 @@ class ForcedDecoder:
         Args:
           sources: Ids int32 [B, S] with EOS, padded with PAD, or features float32 [B, S, F].
           targets: Ids int32 [B, T] in text order, padded with PAD; without EOS if truncated at the length limit.
-          partners: For a model of two directions, and only for one, what the other direction generates, likewise.
-          right_to_left: Then bool [B], whether the targets are what is generated right to left; None: none is.
+          partners: Only for a model of two directions, which needs them: what the other direction generates, in the
+            same form as the targets.
+          right_to_left: Only with partners: bool [B], whether a target is generated right to left; None: none is.
 
         Returns:
-          ``log_probs`` float32 [B], ``lengths`` int32 [B] (tokens, EOS among them), ``scores`` float32 [B]
+          ``log_probs`` float32 [B], ``lengths`` int32 [B] (tokens, including EOS), ``scores`` float32 [B]
           (log-probability over length penalty) and ``token_log_probs`` float32 [B, T] in text order, 0 after the end.
 
         Raises:
-          UserError: The model generates in two directions and there are no partners, or the other way round.
+          UserError: Partners are missing for a model of two directions, or are given for a model of one.
         """
         given = self._given("score", targets, partners, right_to_left)
         scored = self._score(sources, given)
@@ -87,15 +88,16 @@ class ForcedDecoder:
         return {**scored, "token_log_probs": by_token}
 
     def score_both(self, sources: tf.Tensor, both: tf.Tensor, right_to_left: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Scores what one of two directions generates.
+        """Scores the output of one of two directions.
 
         Args:
           sources: As for ``score``.
-          both: int32 [B, 2, T] in the order of generation, with EOS, padded with PAD: left to right, right to left.
-          right_to_left: bool [B], whether the second one is scored.
+          both: int32 [B, 2, T], the left-to-right and the right-to-left output in the order of generation, with EOS,
+            padded with PAD.
+          right_to_left: bool [B], whether the right-to-left output is scored.
 
         Returns:
-          As ``score``, but ``token_log_probs`` in the order of generation.
+          The same as ``score``, but ``token_log_probs`` are in the order of generation.
 
         Raises:
           UserError: The model generates in one direction.
@@ -114,14 +116,14 @@ class ForcedDecoder:
     ) -> dict[str, tf.Tensor]:
         """Aligns the words of translations with those of the source.
 
-        Arguments are those of ``score``; ids may hold the marks of ``GraphTokenEncoder.encode_marked``.
+        The arguments are those of ``score``; ids may contain the marks of ``GraphTokenEncoder.encode_marked``.
 
         Returns:
           ``alignments`` string [B], ``source-target`` pairs of words in the order of the target words; see
           ``t2t_ext.translation.alignment``.
 
         Raises:
-          UserError: As ``score``; or the model has no such attention.
+          UserError: As for ``score``; or the source has no words, or the model lacks the chosen attention.
         """
         if isinstance(self._source, FeatureCodec):
             raise UserError(
@@ -146,7 +148,7 @@ class ForcedDecoder:
 
     @property
     def two_sided(self) -> bool:
-        """Whether the model generates in two directions at once that attend to each other."""
+        """Whether the model generates in two directions at once, each of which attends to the other."""
         return self._model.directions == 2
 
     def _check_two_sided(self) -> None:
@@ -159,7 +161,7 @@ class ForcedDecoder:
     def _given(
         self, what: str, targets: tf.Tensor, partners: tf.Tensor | None, right_to_left: tf.Tensor | None
     ) -> Given:
-        """Returns translations in text order as the model generates them; ``what`` is to be found out about them."""
+        """Returns translations, given in text order, as the model generates them; ``what`` is used in messages."""
         lengths = _spoken(targets)
         if partners is None:
             if self.two_sided:
@@ -178,7 +180,7 @@ class ForcedDecoder:
 
     @forward_only()
     def _score(self, sources: tf.Tensor, given: Given) -> dict[str, tf.Tensor]:
-        """Scores translations, EOS included; ``token_log_probs`` are in the order of generation."""
+        """Scores translations including EOS; ``token_log_probs`` are in the order of generation."""
         lengths = tf.reduce_sum(tf.cast(tf.not_equal(given.ids, PAD_ID), tf.int32), axis=1)
         which = None if given.both is None else given.right_to_left
         by_token = token_log_probs(self._model, at_least_wide(sources), given.ids, lengths, given.both, which)
@@ -188,7 +190,7 @@ class ForcedDecoder:
 
 
 def _spoken(ids: tf.Tensor) -> tf.Tensor:
-    """Returns how many tokens of ids int32 [B, T] are neither PAD nor EOS: int32 [B]."""
+    """Returns how many of the ids int32 [B, T] are neither PAD nor EOS, int32 [B]."""
     return tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD_ID) & tf.not_equal(ids, EOS_ID), tf.int32), axis=1)
 
 
@@ -200,15 +202,15 @@ def token_log_probs(
     both: tf.Tensor | None = None,
     right_to_left: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Returns the log-probabilities of given tokens, in one teacher-forced pass over whole sequences.
+    """Returns the log-probabilities of given tokens, from one teacher-forced pass over whole sequences.
 
     Args:
       model: The model.
       source: int32 [B, S], or features float32 [B, S, F].
       targets: int32 [B, T] in the order of generation, with EOS.
-      lengths: int32 [B], how many of them count.
-      both: For a model of two directions int32 [B, 2, T], what L2R and R2L generate; one of them is the targets.
-      right_to_left: bool [B], which one.
+      lengths: int32 [B], how many target tokens count.
+      both: For a model of two directions, what L2R and R2L generate, int32 [B, 2, T]; one of the two is the targets.
+      right_to_left: bool [B], whether the targets are what R2L generates.
 
     Returns:
       The log-probability of each token, float32 [B, T]; 0 beyond the lengths.
@@ -225,10 +227,10 @@ def token_log_probs(
 
 
 def _log_probs_of(model: Seq2Seq | Ensemble, features: Any, ids: tf.Tensor) -> tf.Tensor:
-    """Returns the log-probabilities float32 [B, T] of ids int32 [B, T] from the model's features of them.
+    """Returns the log-probabilities float32 [B, T] of ids int32 [B, T], given the model's features for them.
 
-    In chunks of positions: the logits of a whole batch would not fit into memory, those of a sentence are too small
-    a product.
+    They are computed in chunks of positions: the logits of a whole batch would not fit into memory, and the product for
+    a single sentence would be too small to be fast.
     """
     positions = tf.size(ids)
     chunks = (positions + _CHUNK_POSITIONS - 1) // _CHUNK_POSITIONS
@@ -249,5 +251,5 @@ def _log_probs_of(model: Seq2Seq | Ensemble, features: Any, ids: tf.Tensor) -> t
 
 
 def _reversed_where(tokens: tf.Tensor, lengths: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
-    """Reverses the first ``lengths`` int32 [B] of the tokens [B, T, ...] where ``which`` bool [B] says so."""
+    """Returns tokens [B, T, ...] with the first ``lengths`` int32 [B] reversed in the rows ``which``, bool [B]."""
     return tf.reverse_sequence(tokens, tf.where(which, lengths, 0), seq_axis=1)

@@ -1,4 +1,4 @@
-"""Translations and scores as a Translator returns them, and as files hold them. Imports no TensorFlow."""
+"""Translations and scores as a Translator returns them, and their form in files. Imports no TensorFlow."""
 
 import dataclasses
 import hashlib
@@ -12,15 +12,15 @@ from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.data.text.text_encoder import PAD_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 
-# What a command says of lines with text whose translation has none.
+# A command's message for lines that have text but whose translation is empty.
 EMPTY_TRANSLATION = "the translation is empty: it ended at once (min_length=1 in --decode_hparams forbids it)"
-# What it says of lines with text that have none.
+# A command's message for lines that have text but no translation.
 NO_TRANSLATION = (
     "no translation: the model's probabilities are NaN (try another checkpoint, or precision=float32 in "
     "--decode_hparams), or the rules leave none"
 )
 _MOST_IN_A_NAME = 60
-# A place among the hypotheses with a lower log-probability is empty.
+# A place among the hypotheses is empty if its log-probability is lower.
 _LEAST_LOG_PROB = -5e8
 
 
@@ -29,16 +29,16 @@ class Hypothesis:
     """A translation of a line.
 
     Attributes:
-      text: The translation, restored for people.
+      text: The translation as readable text.
       log_prob: Natural logarithm of its probability, EOS included.
       length: Tokens with EOS.
       score: log_prob divided by the length penalty.
       finished: False if it was truncated at the length limit.
-      ids: Its token ids in the order of generation, with EOS where finished.
-      unmet_constraints: Phrases that it was to contain and does not; None where no line was given any.
-      prepared: The translation as the model generated it, words as the steps of the target text make them; the same as
-        ``text`` where there are no steps.
-      direction: In which direction it was generated: ``l2r`` or ``r2l``.
+      ids: Its token ids in the order of generation, with EOS if finished.
+      unmet_constraints: Number of required phrases that it lacks; None if no line had constraints.
+      prepared: The translation as the model generated it, with words as the target's preparation steps make them; the
+        same as ``text`` if there are no steps.
+      direction: The direction in which it was generated: ``l2r`` or ``r2l``.
     """
 
     text: str
@@ -60,7 +60,7 @@ class PairScore:
       log_prob: Natural logarithm of its probability, EOS included.
       length: Tokens with EOS.
       score: log_prob divided by the length penalty.
-      token_log_probs: Of each token in text order, EOS last.
+      token_log_probs: The log-probability of each token in text order, EOS last.
     """
 
     log_prob: float
@@ -72,9 +72,9 @@ class PairScore:
 def hypotheses_of(
     found: Mapping[str, list[Any]], row: int, encoder: SubwordEncoder, unmet: int | None = None
 ) -> list[Hypothesis]:
-    """Returns the hypotheses of a row of ``Searcher.search``, without empty places; at least one.
+    """Returns the hypotheses in a row of the results of ``Searcher.search``, without empty places; at least one.
 
-    ``unmet`` is their number of unmet constraints where they were searched without any.
+    ``unmet`` is used as their number of unmet constraints if the search had no constraints.
     """
     values = {name: rows[row] for name, rows in found.items()}
     there = [n for n, log_prob in enumerate(values["log_probs"]) if log_prob > _LEAST_LOG_PROB]
@@ -99,7 +99,7 @@ def hypotheses_of(
 
 
 def pair_score(scored: Mapping[str, list[Any]], row: int) -> PairScore:
-    """Returns a row of ``ForcedDecoder.score``."""
+    """Returns the score in a row of the results of ``ForcedDecoder.score``."""
     length = scored["lengths"][row]
     return PairScore(
         log_prob=scored["log_probs"][row],
@@ -113,9 +113,9 @@ def pair_score(scored: Mapping[str, list[Any]], row: int) -> PairScore:
 
 
 def output_line(hypotheses: Sequence[Hypothesis], hparams: DecodeHParams) -> str:
-    """Returns the line of the output file for the hypotheses of a line, as the decode hparams say."""
+    """Returns the line of the output file for the hypotheses of a line, in the form that the decode hparams ask for."""
     if not hypotheses[0].length:
-        return ""  # nothing was there to translate: an empty line stays one, also among n-best lists
+        return ""  # there was nothing to translate: an empty line stays empty, even among n-best lists
     most = hparams.returned
     if most == 1 and not hparams.write_beam_scores:
         return one_line(hypotheses[0].text)
@@ -134,10 +134,10 @@ def output_name(
     checkpoint: str = "",
     others: Mapping[str, Any] | None = None,
 ) -> str:
-    """Returns the name of the output file for a source file and a ``RunConfig``, as T2T makes it.
+    """Returns the name of the output file for a source file and a ``RunConfig``, in T2T's style.
 
-    Other settings than beam and alpha, and the checkpoint, are in it where they are given; long ones as a digest, and
-    so are ``others``, JSON values that translations depend on, too.
+    Changed settings other than beam size and alpha, and the checkpoint if given, are part of the name; long ones appear
+    as a digest. ``others``, JSON values on which translations also depend, always appear as a digest.
     """
     named, search = {"batch_size", "beam_size", "alpha"}, f"beam{hparams.beam_size}.alpha{hparams.alpha}"
     if hparams.sampling_method == "random":
@@ -153,7 +153,7 @@ def output_name(
 
 
 def _in_a_name(text: str) -> str:
-    """Returns a text as a file's name may hold it: a digest where it is long or has other characters."""
+    """Returns a text as a part of a file name: a digest if it is long or has characters unsuitable there."""
     if len(text) <= _MOST_IN_A_NAME and re.fullmatch(r"[\w.,-]+", text):
         return text
     return _short_digest(text)
@@ -164,7 +164,7 @@ def _short_digest(text: str) -> str:
 
 
 def hypothesis_record(hypothesis: Hypothesis, alignment: str | None, *, with_direction: bool) -> dict[str, Any]:
-    """Returns a hypothesis as an n-best list has it; JSON values."""
+    """Returns a hypothesis as it appears in an n-best list, as JSON values."""
     return {
         **text_record(hypothesis),
         "log_prob": hypothesis.log_prob,
@@ -178,7 +178,7 @@ def hypothesis_record(hypothesis: Hypothesis, alignment: str | None, *, with_dir
 
 
 def text_record(translation: Any) -> dict[str, str]:
-    """Returns the texts of anything with ``text`` and ``prepared``; ``prepared`` only where it differs."""
+    """Returns the ``text`` of a translation, and ``prepared`` only if it differs from the text."""
     texts = {"text": translation.text, "prepared": translation.prepared}
     return texts if translation.prepared != translation.text else {"text": translation.text}
 
@@ -186,7 +186,7 @@ def text_record(translation: Any) -> dict[str, str]:
 def nbest_lines(
     sources: Sequence[Any], records: Iterable[Sequence[Mapping[str, Any]]], first: int = 1
 ) -> Iterable[str]:
-    """Yields the lines of an n-best list: for each source its number, itself and the records of its hypotheses."""
+    """Yields the lines of an n-best list: the number, the text and the hypotheses' records of each source, as JSON."""
     for number, (source, hypotheses) in enumerate(zip(sources, records, strict=True), start=first):
         record = {"line": number, "source": str(source), "hypotheses": list(hypotheses)}
         yield json.dumps(record, ensure_ascii=False)
@@ -195,16 +195,16 @@ def nbest_lines(
 def parse_pairs(
     name: str, lines: Sequence[str], directions: int, first: int = 1
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Reads lines ``source TAB target`` of a file, and for a model of two directions ``TAB partner [TAB direction]``.
+    """Parses lines ``source TAB target``, for a model of two directions with ``TAB partner [TAB direction]``.
 
-    ``first`` is the number of the first line.
+    ``name`` is the file's name for messages, ``first`` the number of the first line.
 
     Returns:
-      Sources, targets, and what else ``Translator.score`` needs: partners, and in which direction each target is
-      generated.
+      Sources, targets, and the other arguments of ``Translator.score`` for a model of two directions: ``partners`` and
+      ``directions``, the direction in which each target is generated.
 
     Raises:
-      UserError: A line has other columns.
+      UserError: A line has the wrong number of columns, or an unknown direction.
     """
     rows = [line.split("\t") for line in lines]
     allowed, wanted = {2}, "'source TAB target' are 2"

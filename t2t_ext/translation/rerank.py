@@ -1,12 +1,13 @@
-"""Rerank-NMT: a left-to-right and a right-to-left model choose together among the translations that both have found.
+"""Rerank-NMT: a left-to-right and a right-to-left model choose together among the translations that they have found.
 
-Liu et al. (2016), Sennrich et al. (2016), and the baseline of Zhou et al. (2019), section 4.3: each model's beam search
-gives a k-best list; every translation of their union is scored by both models, and the one with the highest sum of the
-two log-probabilities wins.
+The method is that of Liu et al. (2016) and Sennrich et al. (2016), and a baseline of Zhou et al. (2019), section 4.3.
+The beam search of each model gives a k-best list. Both models score every translation in the union of the lists, and
+the translation with the highest sum of the two log-probabilities wins.
 
-Translations are told apart by their token ids in text order. What a search has scored itself keeps that score; the
-other model's, and those of translations truncated at the length limit, without EOS, are found by forced decoding
-of exactly these tokens and EOS. So are all of a model that searches with a shortlist.
+Translations count as the same if their token ids in text order are the same. A translation keeps the log-probability
+from the search that found it. Forced decoding of exactly its tokens and EOS gives all others: those of the other model,
+those of translations truncated at the length limit (without EOS), and all those of a model that searches with a
+shortlist.
 
 Legend: k translations of a list.
 """
@@ -37,18 +38,18 @@ _BOTH_WAYS = (
 
 Ids = tuple[int, ...]
 Progress = Callable[[int, int], None]
-# (what is done, how much there is, in which unit) -> a context that yields what a Translator calls with (done, total)
+# (description, total, unit) -> a context that yields the callback that a Translator calls with (done, total)
 Passes = Callable[[str, int, str], AbstractContextManager[Progress]]
 
 
 @dataclasses.dataclass(frozen=True)
 class RerankConfig:
-    """How translations are chosen.
+    """The settings for the choice of translations.
 
     Attributes:
-      score: ``sum``: the weighted sum of both log-probabilities; ``penalized``: it is divided by the length penalty of
-        the L2R model's decode hparams.
-      weights: Of the L2R and the R2L model's log-probability, neither negative.
+      score: ``sum``: the weighted sum of both log-probabilities; ``penalized``: this sum divided by the length penalty
+        of the L2R model's decode hparams.
+      weights: The weights of the L2R and the R2L model's log-probability, neither negative.
     """
 
     score: str = "sum"
@@ -66,15 +67,15 @@ class RerankConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A translation of a line that at least one of the models has found, also as a ``Scorer`` takes it.
+    """A translation of a line that at least one of the models has found; a ``Scorer`` accepts it, too.
 
     Attributes:
-      text: The translation, restored for people.
-      prepared: As the model generated it.
+      text: The translation as readable text.
+      prepared: The translation as the model generated it.
       ids: Its token ids in text order, with EOS; empty for a line without text.
       log_probs: Direction -> natural logarithm of its probability, EOS included.
-      score: What it is ranked by.
-      ranks: Direction -> its place, from 0, in that model's list; only the lists that have it.
+      score: The score by which it is ranked.
+      ranks: Direction -> its place, from 0, in that model's list; only lists that contain it.
     """
 
     text: str
@@ -90,7 +91,7 @@ class Candidate:
         return len(self.ids)
 
     def record(self) -> dict[str, Any]:
-        """Returns it as an n-best list has it, places counted from 1; JSON values."""
+        """Returns the translation as it appears in an n-best list, as JSON values; places are counted from 1."""
         return {
             **text_record(self),
             "score": self.score,
@@ -102,13 +103,13 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Winners:
-    """Where the chosen translations come from; lines without text do not count.
+    """Counts of where the chosen translations come from; lines without text do not count.
 
     Attributes:
-      l2r: Lines whose winner only the L2R list has.
-      r2l: Lines whose winner only the R2L list has.
-      both: Lines whose winner both lists have.
-      translations: Different translations of all lines.
+      l2r: Lines whose winner is only in the L2R list.
+      r2l: Lines whose winner is only in the R2L list.
+      both: Lines whose winner is in both lists.
+      translations: Different translations of each line, summed over the lines.
     """
 
     l2r: int = 0
@@ -121,16 +122,16 @@ class Winners:
 
     @property
     def lines(self) -> int:
-        """Lines with text."""
+        """The number of lines with text."""
         return self.l2r + self.r2l + self.both
 
     @property
     def union(self) -> float:
-        """Mean number of different translations of a line."""
+        """The mean number of different translations of a line."""
         return self.translations / max(1, self.lines)
 
     def shares(self) -> dict[str, float]:
-        """Returns the share of each kind of winner."""
+        """Returns the share of lines for each kind of winner: ``l2r``, ``r2l`` and ``both``."""
         return {name: getattr(self, name) / max(1, self.lines) for name in ("l2r", "r2l", "both")}
 
 
@@ -138,7 +139,7 @@ def check_runs(l2r: "RunDirectory", r2l: "RunDirectory") -> None:
     """Checks that two runs can rerank each other's translations, before anything is loaded.
 
     Raises:
-      UserError: A run generates in another direction than it is given for, or their target ids differ.
+      UserError: A run generates in both directions or in the wrong one, or the target ids of the runs differ.
     """
     for run, direction in ((l2r, "l2r"), (r2l, "r2l")):
         if directions_of(run.hparams()) != 1:
@@ -154,19 +155,19 @@ def check_runs(l2r: "RunDirectory", r2l: "RunDirectory") -> None:
 
 
 class Reranker:
-    """Two translators of opposite directions that choose together.
+    """Two translators of opposite directions that choose translations together.
 
     Attributes:
-      config: How they choose.
-      l2r: The one that generates left to right.
-      r2l: The other one.
+      config: The settings for the choice.
+      l2r: The translator that generates left to right.
+      r2l: The translator that generates right to left.
     """
 
     def __init__(self, l2r: "Translator", r2l: "Translator", config: RerankConfig | None = None) -> None:
-        """Takes the translators, of models or ensembles; their decode hparams say how long the lists are.
+        """Takes translators of models or ensembles; their decode hparams determine the length of the lists.
 
         Raises:
-          UserError: Directions or target ids do not fit, or the translators draw samples.
+          UserError: The directions are wrong, the target ids differ, or a translator draws samples.
         """
         self.config = config or RerankConfig()
         self.l2r, self.r2l = l2r, r2l
@@ -188,17 +189,21 @@ class Reranker:
         """Returns the translations that both models have found of every line, best first.
 
         Args:
-          lines: Source sentences, raw text.
-          progress: Called with (done, all) after every batch; all is four times the lines: both models translate, and
-            both score what the other has found.
-          passes: Shows how far each of these four passes is by itself, instead.
+          lines: Source sentences as raw text.
+          progress: Called with (done, total) after every batch. The total is four times the number of lines: both
+            models translate, and both score translations that the other has found.
+          passes: Used instead of ``progress`` to show the progress of each of these four passes separately.
+
+        Raises:
+          UserError: The log-probability of a translation is not finite.
         """
         passes = passes or _together(progress, len(lines))
         found = {}
         for direction, translator in self._translators.items():
             with passes(f"Translating {direction}", len(lines), "lines") as update:
                 found[direction] = translator.translate(lines, update)
-        # Tokens are more probable among the candidates of a shortlist than among all, which forced decoding goes by.
+        # A token is more probable among a shortlist's candidates than in the whole vocabulary, which forced decoding
+        # uses; so log-probabilities from a search with a shortlist do not count.
         whole = [direction for direction in DIRECTIONS if self._translators[direction].shortlist is None]
         unions = [_union(lists, whole) for lists in zip(found["l2r"], found["r2l"], strict=True)]
         for direction, translator in self._translators.items():
@@ -220,7 +225,10 @@ class Reranker:
         return [self._ranked(union, found["l2r"][row][0]) for row, union in enumerate(unions)]
 
     def _ranked(self, union: Mapping[Ids, Mapping[str, Any]], first: "Hypothesis") -> list[Candidate]:
-        """Returns a line's translations, best first; of equal ones the L2R list's come first."""
+        """Returns a line's translations, best first; among equal scores, those in the L2R list come first.
+
+        ``first`` is the only candidate of a line without text.
+        """
         if not union:
             return [Candidate(first.text, first.prepared, (), dict.fromkeys(DIRECTIONS, 0.0), 0.0, {})]
         candidates = [
@@ -248,7 +256,7 @@ class Reranker:
 
 
 def _together(progress: Progress | None, lines: int) -> Passes:
-    """Returns what tells one callback how far four passes are, each of which counts as ``lines``."""
+    """Returns passes that report to a single callback; each of the four passes counts as ``lines``."""
     before = 0
 
     @contextlib.contextmanager
@@ -263,9 +271,9 @@ def _together(progress: Progress | None, lines: int) -> Passes:
 
 
 def _union(lists: Sequence[Sequence["Hypothesis"]], scored: Sequence[str]) -> dict[Ids, dict[str, Any]]:
-    """Returns the translations of a line by their ids, with what the searches of both directions know of each.
+    """Returns a line's translations by their ids, with the hypothesis, log-probabilities and ranks from the searches.
 
-    ``scored`` are the directions whose searches' log-probabilities count.
+    ``scored`` are the directions whose log-probabilities from the search are kept.
     """
     union: dict[Ids, dict[str, Any]] = {}
     for direction, hypotheses in zip(DIRECTIONS, lists, strict=True):
@@ -281,13 +289,13 @@ def _union(lists: Sequence[Sequence["Hypothesis"]], scored: Sequence[str]) -> di
 
 
 def text_order(ids: Sequence[int], direction: str) -> Ids:
-    """Returns the ids of a hypothesis in text order, with EOS, also where the length limit kept it from ending."""
+    """Returns the ids of a hypothesis in text order, with EOS even if the length limit kept it from ending."""
     body = [token for token in ids if token != EOS_ID]
     return (*(reversed(body) if direction == "r2l" else body), EOS_ID)
 
 
 def best_of(candidates: Sequence[Candidate], direction: str) -> Candidate:
-    """Returns what one of the models would have chosen alone, among the translations of a line."""
+    """Returns the translation of a line that one of the models would have chosen on its own."""
     return next((each for each in candidates if each.ranks.get(direction) == 0), candidates[0])
 
 
