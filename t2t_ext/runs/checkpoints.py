@@ -317,9 +317,9 @@ def resolve_checkpoint(
     Args:
       run_dir: The run directory.
       checkpoint_path: None or ``"latest"``: the newest of the run. ``"best"``, ``"averaged"``: the newest in these
-        folders. A number such as ``500``: the checkpoint of this step. Otherwise a path, absolute or relative to the
-        run: a checkpoint's directory, a file in it, a run directory or a folder of checkpoints (the newest is taken),
-        or a prefix in T2T's style, ``.../model.ckpt-500``, with or without leading zeros.
+        folders. A number such as ``500``: the checkpoint of this step. Otherwise a path, possibly relative to the run
+        or its checkpoints: a checkpoint's directory, a file in it, a run directory or a folder of checkpoints (the
+        newest is taken), or a prefix in T2T's style, ``.../model.ckpt-500``, with or without leading zeros.
       warn: Called with a line for every damaged checkpoint that is passed over.
 
     Raises:

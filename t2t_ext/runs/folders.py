@@ -1,7 +1,4 @@
-"""Checks whether a folder can become a run, or holds generated data, other runs or something else.
-
-Imports no TensorFlow.
-"""
+"""Checks that a folder can become a run: it may hold data, other runs or something else. Imports no TensorFlow."""
 
 import os
 import pathlib

@@ -71,9 +71,6 @@ def refuse_one_side(what: str, instead: str = "") -> NoReturn:
     Args:
       what: The requested result, such as ``score``.
       instead: The call that also takes the other direction; empty if the message is for a command's user.
-
-    Raises:
-      UserError: Always.
     """
     raise UserError(
         "The model generates left to right and right to left at once, and each direction attends to the other: the "

@@ -32,7 +32,7 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
         is enough: at most K of a hypothesis's tokens are penalized, so its best remaining ones are among the 2K.
       tokens: int32 [B, R, K, E].
       groups: G.
-      strength: The penalty for each hypothesis of an earlier group that a token has extended.
+      strength: The penalty of a token for each hypothesis of an earlier group that the same token has extended.
 
     Returns:
       Places int32 [B, R, G, C] among the K * E continuations, each group's best first, with C = 2K / G, or fewer if
@@ -61,15 +61,10 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
 
 
 def first_unfinished(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the first ``count`` continuations that do not end.
+    """Returns the first ``count`` continuations that do not end, given log-probabilities and tokens [..., C].
 
-    Args:
-      log_probs: float32 [..., C]; a continuation below -5e8 does not exist.
-      tokens: int [..., C].
-      count: How many to return.
-
-    Returns:
-      Places int32 and log-probabilities float32, both [..., count]; log-probabilities are -1e9 where there are fewer.
+    The result is their places int32 and log-probabilities float32, both [..., count]; log-probabilities are -1e9 where
+    there are fewer. A continuation whose log-probability is below -5e8 does not exist.
     """
     size = tf.shape(tokens)[-1]
     unfinished = tf.not_equal(tokens, EOS_ID) & (log_probs > _DEAD / 2)

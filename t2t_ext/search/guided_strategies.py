@@ -187,7 +187,7 @@ class DiverseGroups(BeamStrategy):
         return FinishedPool(*(_regrouped(part, config.beam_size) for part in found))
 
     def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
-        """Returns, bool [B], whether no live hypothesis of a sentence can get among the N / G best of its group."""
+        """Returns bool [B]: whether no live hypothesis can still get among the N / G best of its group."""
         wanted = -(-config.num_hypotheses // self._groups)
         nth = _regrouped(pool.ranks, config.beam_size // self._groups)[:, wanted - 1]
         bound = self.best_attainable(self._split(live.log_probs), live, tf.repeat(limits, self._groups), config)

@@ -1,4 +1,4 @@
-"""Lexical constraints: phrases that must appear in the translation of a sentence.
+"""Lexical constraints: phrases that must appear in a translation; each sentence has its own.
 
 The method is dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119) in the vectorised form of
 Hu et al. 2019, https://aclanthology.org/N19-1090. The next tokens of missing phrases join the continuations of a
@@ -224,7 +224,7 @@ def take_turns(log_probs: tf.Tensor, bank: tf.Tensor, count: int) -> tf.Tensor:
     """Returns the places of the continuations that are kept.
 
     The banks take turns, starting with the one with most phrase tokens; in its turn a bank chooses its most probable
-    remaining continuation. So every bank gets its share, and banks with continuations left use the share of the others.
+    remaining continuation. So every bank gets its share, and what a bank cannot fill goes to the others.
 
     Args:
       log_probs: float32 [B, R, M], of the hypotheses with each continuation; below -5e8: it does not exist.

@@ -1,6 +1,6 @@
 """Rules that change what a search may generate or how it ranks.
 
-Here are the interface of a rule, and the rules for minimum length, repeated n-grams, prefixes and coverage.
+This module holds the interface of a rule, and rules for minimum length, repeated n-grams, prefixes and coverage.
 
 The search combines any number of rules, in the order given. The loop of the search carries the
 state of each rule along with the hypotheses; a search without rules has no additional operation.
@@ -73,7 +73,7 @@ class Rule:
     def bonus(self, step: Step, state: Any) -> tf.Tensor | None:
         """Returns the bonus added to the penalized score of hypotheses that end now, float32 [B, R, K] by parent.
 
-        A bonus is never more than 0, because the search decides when to stop from penalized scores without it.
+        A bonus must never be more than 0, because the bound that decides when the search stops ignores bonuses.
         """
         return None
 

@@ -145,7 +145,7 @@ class Sampling(BeamStrategy):
     def propose(
         self, logits: tf.Tensor, normalizer: tf.Tensor, live: Live, step: Step, state: tf.Tensor, config: SearchConfig
     ) -> Continuations:
-        """Returns one continuation of each chain with the model's log-probability, not that of the truncated sample."""
+        """Returns one continuation of each chain; its log-probability is the model's, before any truncation."""
         rows = tf.reshape(logits, [-1, logits.shape[-1]])
         numbers = tf.reshape(random_numbers.uniform(state, step.length), [-1])
         tokens = draw(rows, numbers, self._truncation, config.banned)

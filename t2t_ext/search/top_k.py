@@ -20,7 +20,7 @@ _MINUS_INFINITY = -1e9
 def _block_width(vocab_size: int) -> int:
     """Returns W, a multiple of 16 near 128.
 
-    If possible W divides the vocabulary size, because padding would copy all logits.
+    If possible, W divides the vocabulary size, because padding would copy all logits.
     """
     widths = range(_BLOCK // 2, 2 * _BLOCK + 1, _PART)
     return min(widths, key=lambda width: (vocab_size % width != 0 or vocab_size < 2 * _BLOCK, abs(width - _BLOCK)))
