@@ -94,7 +94,7 @@ class RunConfig:
       warm_start_from: The run or checkpoint that the first weights were taken from, or ``""``.
       warm_start_optimizer: ``keep`` if its optimizer state and steps were taken over as well; ``reset`` if they started
         afresh (``config.json`` then omits it).
-      training: The trainer's settings that do not affect what is learnt (steps, evaluation, checkpoints),
+      training: The trainer's settings that alter neither an update nor its data (steps, evaluation, checkpoints),
         name -> value; all of them may change when the run is resumed.
       train_command: The command line as a list of arguments.
       versions: Package -> version with which the run was made.

@@ -104,7 +104,7 @@ def _next_live(
     places, log_probs = chosen
     places = tf.cast(places, tf.int64)
     if config.directions == 2:
-        # The other direction attends to empty places, too, so they hold a copy of the first hypothesis.
+        # The other direction also attends to empty places, so they hold a copy of the first hypothesis.
         places = tf.where(log_probs > NOT_THERE / 2, places, places[..., :1])
     parents = tf.gather(parents, places, batch_dims=2)  # [B, R, K]
     tokens = tf.gather(tokens, places, batch_dims=2)  # [B, R, K]

@@ -151,7 +151,7 @@ class Sampling(BeamStrategy):
         tokens = draw(rows, numbers, self._truncation, config.banned)
         tokens = tf.ensure_shape(tf.reshape(tokens, tf.shape(live.ids)), live.ids.shape)
         log_probs = tf.gather(step.logits - normalizer, tokens, batch_dims=3) + live.log_probs
-        # A chain ends if the rules allow no token any more.
+        # A chain ends if the rules leave no token.
         log_probs += tf.where(tf.gather(logits, tokens, batch_dims=3) > FORBIDDEN / 2, 0.0, FORBIDDEN)
         return log_probs, tf.broadcast_to(tf.range(config.live), tf.shape(tokens)), tokens
 

@@ -75,8 +75,8 @@ class ServedTranslator(tf.Module):
     def __init__(self, translator: "Translator") -> None:
         """Wraps a translator; the variables are those of its model."""
         super().__init__()
-        # These are saved with the functions. The model itself is not saved: of a Keras variable (Keras 3.15) a copy
-        # would be saved that no function reads, and loaders outside Python restore only the copy.
+        # These are saved with the functions, but not the model itself: for a Keras variable, Keras 3.15 saves a copy
+        # that no function reads, and loaders outside Python restore only the copy.
         self.modules = [codec.graph for codec in (translator.source, translator.target) if isinstance(codec, TextCodec)]
         self.weights = list(translator.model.named_variables().values())
         self.shortlist = translator.shortlist

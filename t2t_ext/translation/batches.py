@@ -21,7 +21,7 @@ class Traced:
     """A graph function of named tensors, any of which may be left out; each selection of tensors has its own trace."""
 
     def __init__(self, function: Callable[..., dict[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]) -> None:
-        """Stores a function of tensors, and of settings that are not tensors, all keywords; traces nothing yet."""
+        """Stores the function, whose keywords are tensors and settings that are not tensors; traces nothing yet."""
         self._function, self._specs = function, dict(specs)
         self._traces: dict[tuple[Any, ...], tf.types.experimental.PolymorphicFunction] = {}
 

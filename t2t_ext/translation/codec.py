@@ -1,7 +1,7 @@
 """Codecs turn texts or feature vectors into the model's inputs, on the host and inside the graph.
 
-The host encodes a list of texts once; the numbers of ids decide which sentences share a batch, and the search receives
-the ids. An exported graph encodes the same strings itself; both give the same ids.
+The host encodes a list of texts once. The search receives these ids, and their number decides which sentences share a
+batch. An exported graph encodes the same strings itself; both give the same ids.
 
 Legend: B sentences, S source positions, T target positions, F size of a feature vector.
 """

@@ -5,9 +5,9 @@ The beam search of each model gives a k-best list. Both models score every trans
 the translation with the highest sum of the two log-probabilities wins.
 
 Translations count as the same if their token ids in text order are the same. A translation keeps the log-probability
-from the search that found it. Forced decoding of exactly its tokens and EOS gives all others: those of the other model,
-those of translations truncated at the length limit (without EOS), and all those of a model that searches with a
-shortlist.
+from the search that found it. Forced decoding of exactly its tokens and EOS gives the other model's log-probability.
+Forced decoding also replaces the search's own log-probability if the translation was truncated at the length limit
+(it has no EOS) or if the model searches with a shortlist.
 
 Legend: k translations of a list.
 """
