@@ -1,4 +1,4 @@
-"""Rerank-NMT: a left-to-right and a right-to-left model choose together among the translations that they have found.
+"""Rerank-NMT: a left-to-right and a right-to-left model choose together among all translations that they have found.
 
 The method is that of Liu et al. (2016) and Sennrich et al. (2016), and a baseline of Zhou et al. (2019), section 4.3.
 The beam search of each model gives a k-best list. Both models score every translation in the union of the lists, and
@@ -186,7 +186,7 @@ class Reranker:
     def rerank(
         self, lines: Sequence[str], progress: Progress | None = None, *, passes: Passes | None = None
     ) -> list[list[Candidate]]:
-        """Returns the translations that both models have found of every line, best first.
+        """Returns all translations that the two models have found for every line, best first.
 
         Args:
           lines: Source sentences as raw text.
