@@ -1,1 +1,1 @@
-"""Layers: one mechanism a file."""
+"""Layers, one mechanism per file."""

@@ -1,11 +1,11 @@
 """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2).
 
 Legend: B sentences, R directions (1, or 2 in synchronous decoding), K hypotheses of a
-direction, H heads, T and S query and key positions, D the model's width, d a head's.
+direction, H heads, T query positions, S key positions, D width of the model, d width of a head.
 
-A mixer is the sublayer in which positions of one sequence exchange information. A decoder
-mixer works on whole sequences (``call``) and step by step (``step``); the two agree. Other
-mixers (convolutions, synchronous attention, dual context) keep the same methods.
+A mixer is the sublayer in which the positions of one sequence exchange information. A decoder
+mixer works on whole sequences (``call``) and step by step (``step``), with equal results. Other
+mixers (convolutions, synchronous attention, dual context) have the same methods.
 """
 
 import dataclasses
@@ -18,22 +18,22 @@ from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.base import Description, Layer, Mixer, Projection, make_initializer, shape_of_heads
 from t2t_ext.layers.dropout import dropout
 
-# Added to the logits of masked positions: exp() of it is exactly 0 in float32 beside any real
-# logit, and a row that is masked throughout (padding) becomes uniform instead of NaN.
+# Added to the logits of masked positions. In a softmax with any unmasked logit, their weight is exactly 0
+# in float32. If all positions of a row are masked (padding), the row becomes uniform instead of NaN.
 _MASKED = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
 class StepContext:
-    """The context of one step of the search, given to a decoder mixer besides its input.
+    """The context of one step of the search, which a decoder mixer receives together with its input.
 
     Attributes:
       position: int32 scalar, the number of tokens before this one.
-      visible: bool [B, R, K, (position + 1) * K], which of all hypotheses' steps, kept side by side
-        (step-major), are a hypothesis's own past including this step.
-      partner_visible: The same over the steps of the other direction, or None.
-      parents: int32 [B, R, K], the rank that each hypothesis had one step before; R and K are known.
-      bias: float32 [B, R, 1, K, (position + 1) * K], 0 where ``visible`` and -1e9 elsewhere.
+      visible: bool [B, R, K, (position + 1) * K]: the columns that are a hypothesis's own past, including
+        this step. The columns are the steps of all hypotheses, ordered by step.
+      partner_visible: The same for the steps of the other direction, or None.
+      parents: int32 [B, R, K], the rank of each hypothesis one step before; R and K are static.
+      bias: float32 [B, R, 1, K, (position + 1) * K], 0 where ``visible`` is True and -1e9 elsewhere.
     """
 
     position: tf.Tensor
@@ -44,12 +44,12 @@ class StepContext:
 
     @property
     def hypotheses(self) -> tuple[int, int]:
-        """R and K: the inputs of a step are the rows of [B, R, K]."""
+        """R and K; the input of a step has one row for each element of [B, R, K]."""
         return self.parents.shape[1], self.parents.shape[2]
 
 
 def mask_bias(mask: tf.Tensor) -> tf.Tensor:
-    """Returns what is added to attention logits: float32 0 where the bool mask is True, -1e9 elsewhere."""
+    """Returns the bias to add to attention logits: float32, 0 where the bool mask is True and -1e9 elsewhere."""
     return tf.where(mask, 0.0, _MASKED)
 
 
@@ -75,8 +75,8 @@ def attention_weights(query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None,
     Args:
       query: float [..., T, d].
       keys: float [..., S, d].
-      bias: float32, broadcast to [..., T, S]; see ``mask_bias``. None: everything is visible.
-      scale: Factor of the logits, usually d^-0.5.
+      bias: float32, broadcast to [..., T, S]; see ``mask_bias``. None: all positions are visible.
+      scale: Factor on the logits, usually d^-0.5.
 
     Returns:
       float [..., T, S] in the query's dtype.
@@ -86,10 +86,10 @@ def attention_weights(query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None,
 
 
 class _Attention(Layer):
-    """The base of self-attention and cross-attention: head sizes, scale, output projection."""
+    """The base of self-attention and cross-attention, with head sizes, scale and output projection."""
 
     def __init__(self, hparams: TransformerHParams, output_projection: Projection | None = None, **kwargs: Any) -> None:
-        """Initializes the layer from the model's hparams, with the output projection of another one if it is given."""
+        """Initializes the layer from the model's hparams, with another layer's output projection if it is given."""
         super().__init__(**kwargs)
         self.heads = hparams.num_heads
         self.width = hparams.hidden_size
@@ -108,7 +108,7 @@ class _Attention(Layer):
         self.output_projection = output_projection
 
     def weights_of(self, query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
-        """Returns what the values are multiplied by, float [..., H, T, S], under a bias float32 of the logits."""
+        """Returns the weights of the values, float [..., H, T, S]; the bias, float32, is added to the logits."""
         return attention_weights(query, keys, bias, self.scale)
 
     def attend(
@@ -122,7 +122,7 @@ class _Attention(Layer):
     def _side_by_side(self, x: tf.Tensor, parts: list[int]) -> tf.Tensor:
         """Splits rows float [B * ... * K, H * d] into float [B, ..., H, K, d], with ``parts`` = [..., K, H].
 
-        Static but for the batch: what a step of the search does besides products should be few operations.
+        In a step of the search, all sizes except the batch size are static, which keeps the number of operations small.
         """
         x = tf.reshape(x, [-1, *parts, x.shape[-1] // parts[-1]])
         axes = list(range(len(parts) + 2))
@@ -130,11 +130,11 @@ class _Attention(Layer):
         return tf.transpose(x, axes)
 
     def _attend_step(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-        """Attends with float [B, ..., H, K, d] under a bias float32 and projects to rows float [B * ... * K, D]."""
+        """Attends with float [B, ..., H, K, d] and a float32 bias; projects to rows float [B * ... * K, D]."""
         return self.output_rows(tf.matmul(self.weights_of(query, keys, bias), values))
 
     def output_rows(self, y: tf.Tensor) -> tf.Tensor:
-        """Projects what the heads of a step found, float [B, ..., H, K, d], to rows float [B * ... * K, D]."""
+        """Projects the heads' results in a step, float [B, ..., H, K, d], to rows float [B * ... * K, D]."""
         axes = list(range(y.shape.rank))
         axes[-3], axes[-2] = axes[-2], axes[-3]
         return self.output_projection(tf.reshape(tf.transpose(y, axes), [-1, self.value_width]))
@@ -143,7 +143,7 @@ class _Attention(Layer):
 @registry.register_layer("encoder_mixer", "self_attention")
 @registry.register_layer("decoder_mixer", "self_attention")
 class SelfAttention(_Attention, Mixer):
-    """Self-attention with fused query, key and value projections; encoder and decoder mixer."""
+    """Self-attention with fused query, key and value projections, as a mixer of the encoder and the decoder."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         super().__init__(hparams, **kwargs)
@@ -159,7 +159,7 @@ class SelfAttention(_Attention, Mixer):
         return [split_heads(part, self.heads) for part in self.qkv.split(self.qkv(x))]
 
     def call(self, x: tf.Tensor, mask: Any, training: bool = False) -> tf.Tensor:
-        """Mixes a whole sequence float [B, T, D] under a mask, bool, broadcast to [B, H, T, T], or None."""
+        """Mixes a whole sequence float [B, T, D]; the mask is bool, broadcast to [B, H, T, T], or None."""
         query, keys, values = self.project(x)  # [B, H, T, d]
         return self.attend(query, keys, values, mask, training)
 
@@ -169,11 +169,11 @@ class SelfAttention(_Attention, Mixer):
         return attention_weights(query, keys, None if mask is None else mask_bias(mask), self.scale)
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return Description("self-attention", shape=shape_of_heads(self))
 
     def start(self, batch: tf.Tensor, directions: int) -> dict[str, dict[str, tf.Tensor]]:
-        """Returns the empty decoding state: memories float [B, R, H, 0, d] of keys and values."""
+        """Returns the empty decoding state, a key/value cache float [B, R, H, 0, d]."""
 
         def empty(width: int) -> tf.Tensor:
             return tf.zeros([batch, directions, self.heads, 0, width // self.heads], self.compute_dtype)
@@ -181,11 +181,11 @@ class SelfAttention(_Attention, Mixer):
         return {"memories": {"keys": empty(self.key_width), "values": empty(self.value_width)}}
 
     def project_step(self, x: tf.Tensor, parts: list[int]) -> list[tf.Tensor]:
-        """Projects rows float [B * ... * K, D] to queries, keys, values float [B, ..., H, K, d]; parts = [..., K]."""
+        """Projects rows float [B * ... * K, D] to queries, keys, values float [B, ..., H, K, d]; parts is [..., K]."""
         return self.heads_of(self.qkv(x), parts)
 
     def heads_of(self, x: tf.Tensor, parts: list[int]) -> list[tf.Tensor]:
-        """Splits projected rows into queries, keys and values; as ``project_step``."""
+        """Splits projected rows into queries, keys and values; see ``project_step``."""
         if self.key_width == self.value_width:
             return tf.split(self._side_by_side(x, [*parts, 3 * self.heads]), 3, axis=-3)
         return [self._side_by_side(part, [*parts, self.heads]) for part in self.qkv.split(x)]
@@ -193,12 +193,21 @@ class SelfAttention(_Attention, Mixer):
     def step(
         self, x: tf.Tensor, context: Any, state: dict[str, dict[str, tf.Tensor]]
     ) -> tuple[tf.Tensor, dict[str, dict[str, tf.Tensor]]]:
-        """Mixes one new position of every hypothesis, float [B * R * K, D], with its own past; and the new state."""
+        """Mixes one new position of every hypothesis, float [B * R * K, D], with its own past.
+
+        Returns:
+          float [B * R * K, D] and the new state.
+        """
         query, keys, values, state = self.extend(x, context, state)
         return self._attend_step(query, keys, values, context.bias), state
 
     def extend(self, y: tf.Tensor, context: StepContext, state: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-        """Returns a new position's queries, the keys and values of all, float [B, R, H, K or columns, d], the state."""
+        """Projects one new position of every hypothesis, float [B * R * K, D], and extends the cache.
+
+        Returns:
+          The position's queries float [B, R, H, K, d], the keys and the values of all positions so far float
+          [B, R, H, columns, d], and the new state.
+        """
         query, keys, values = self.project_step(y, list(context.hypotheses))
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
@@ -206,12 +215,12 @@ class SelfAttention(_Attention, Mixer):
 
 
 class SourceAttention(_Attention):
-    """Attention of target positions to a view of the encoder, with fused key and value projections."""
+    """Cross-attention of target positions to a view of the encoder, with fused key and value projections."""
 
     def __init__(
         self, hparams: TransformerHParams, projections_of: "SourceAttention | None" = None, **kwargs: Any
     ) -> None:
-        """Initializes the layer from the model's hparams, with the projections of another one if one is given."""
+        """Initializes the layer from the model's hparams, with another layer's projections if it is given."""
         if projections_of is None:
             super().__init__(hparams, **kwargs)
             self.query = Projection(self.key_width, name="query", **self.projection_args)
@@ -229,7 +238,7 @@ class SourceAttention(_Attention):
             self.output_projection.build((None, self.value_width))
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         if role == "backward_attention":
             return Description("attention to the backward states", "", shape_of_heads(self), "Zhang et al. 2018", "")
         return Description("cross-attention", "", shape_of_heads(self))
@@ -250,10 +259,10 @@ class SourceAttention(_Attention):
         return attention_weights(split_heads(self.query(x), self.heads), keys, mask_bias(mask), self.scale)
 
     def step(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor, hypotheses: int) -> tf.Tensor:
-        """Attends from one position of every hypothesis, float [B * R * K, D], to its sentence's memory.
+        """Attends from one position of every hypothesis, float [B * R * K, D], to the sentence's keys and values.
 
-        The hypotheses of a sentence are the rows of one product: the memory, keys and values float [B, H, S, d], is
-        never tiled. ``bias`` float32 [B, 1, 1, S] is added to the logits; ``hypotheses`` is R * K.
+        ``memory`` holds these, float [B, H, S, d]. It is never tiled, since the hypotheses of a sentence are the rows
+        of one product. ``bias`` float32 [B, 1, 1, S] is added to the logits; ``hypotheses`` is R * K.
         """
         query = self._side_by_side(self.query(x), [hypotheses, self.heads])  # [B, H, R * K, d]
         return self._attend_step(query, *memory, bias)

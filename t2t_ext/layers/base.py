@@ -1,7 +1,7 @@
-"""The base of the layers of t2t_ext: named weights, and projections of the last axis.
+"""The base classes of the layers of t2t_ext, projections of the last axis, and layer normalization.
 
 Naming: a layer creates its sublayers in ``__init__`` with explicit names and builds
-them in ``build``, so that a variable's path depends on the model's structure alone.
+them in ``build``, so that a variable's path depends only on the model's structure.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ Initializer = Callable[..., tf.Tensor]
 
 
 def make_initializer(name: str, gain: float) -> keras.initializers.Initializer:
-    """Returns the initializer of projection matrices by its T2T name.
+    """Returns the initializer of projection matrices with a given T2T name.
 
     Args:
       name: ``uniform_unit_scaling`` (uniform, variance gain / mean of fans: Glorot & Bengio 2010),
@@ -26,7 +26,7 @@ def make_initializer(name: str, gain: float) -> keras.initializers.Initializer:
       gain: Scale of the variance (of the matrix itself for ``orthogonal``).
 
     Raises:
-      ValueError: For another name.
+      ValueError: The name is unknown.
     """
     if name == "uniform_unit_scaling":
         return keras.initializers.VarianceScaling(scale=gain, mode="fan_avg", distribution="uniform")
@@ -38,10 +38,10 @@ def make_initializer(name: str, gain: float) -> keras.initializers.Initializer:
 
 
 class _Orthogonal(keras.initializers.Orthogonal):
-    """Orthogonal matrices of any dtype: TensorFlow has no QR decomposition of bfloat16."""
+    """Initializes orthogonal matrices of any dtype; TensorFlow has no QR decomposition in bfloat16."""
 
     def __call__(self, shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
-        """Returns a matrix [shape], drawn in float32."""
+        """Returns a matrix of this shape, drawn in float32 and cast."""
         return tf.cast(super().__call__(shape, dtype="float32"), dtype or keras.config.floatx())
 
 
@@ -50,12 +50,12 @@ class Description:
     """The description of a layer, for ``--describe``.
 
     Attributes:
-      name: What it is called.
-      setting: What is particular to it, such as ``f = 2``.
+      name: The layer's name.
+      setting: Its particular settings, such as ``f = 2``.
       shape: Widths and heads, such as ``D = 512, 8 heads of 64``.
-      paper: Whose it is.
-      replaces: The part of a Transformer in whose place it stands; empty where it is an addition; None where it is a
-        part of a Transformer itself.
+      paper: The paper that introduced it.
+      replaces: The part of a Transformer that it replaces; empty if it is an addition; None if it is itself a part of
+        the Transformer.
     """
 
     name: str
@@ -66,7 +66,10 @@ class Description:
 
 
 def shape_of_heads(layer: Any, count: str = "", heads: int = 0) -> str:
-    """Returns the shape of an attention for its description, of ``heads`` heads where it has several attentions."""
+    """Returns the text for an attention layer's shape in its description.
+
+    If a layer has several attentions, ``heads`` is the number of heads of each, and ``count`` precedes it.
+    """
     heads = heads or layer.heads
     keys, values = layer.key_width // heads, layer.value_width // heads
     of = f" of {keys}" if keys == values else f", keys of {keys}, values of {values}"
@@ -77,10 +80,10 @@ class Layer(keras.layers.Layer):
     """A Keras layer with access to its weights in the compute dtype."""
 
     def described(self, role: str) -> Description | None:
-        """Returns what the layer is; None where it does not say.
+        """Returns the layer's description, or None if it has none.
 
         Args:
-          role: The attribute of the model, or of the layer around it, that holds it.
+          role: The name of the attribute that holds the layer in the model or in the surrounding layer.
         """
         return None
 
@@ -92,11 +95,11 @@ class Layer(keras.layers.Layer):
 class Mixer(Layer):
     """The sublayer in which the positions of a sequence exchange information.
 
-    It works on whole sequences (``call``), in a decoder also step by step (``start``, ``step``); the two agree.
+    It works on whole sequences (``call``), in a decoder also step by step (``start``, ``step``) with equal results.
 
     Attributes:
-      layer_name: What its variables are called in their layer.
-      distributions: Returns the attention distributions of a whole sequence; None of a mixer without attention.
+      layer_name: The mixer's name within its layer, which is part of its variables' names.
+      distributions: A method that returns the attention distributions of a whole sequence; None without attention.
     """
 
     layer_name = "self_attention"
@@ -104,7 +107,7 @@ class Mixer(Layer):
 
     @classmethod
     def make(cls, hparams: Any, layer: int, dtype: Any) -> Self:
-        """Returns the mixer of a layer, counted from 0, with a Keras dtype policy."""
+        """Returns the mixer for a layer, counted from 0; ``dtype`` is a Keras dtype policy."""
         return cls(hparams, name=cls.layer_name, dtype=dtype)
 
     def start(self, batch: tf.Tensor, directions: int) -> Any:
@@ -117,9 +120,9 @@ class Mixer(Layer):
 
 
 class Projection(Layer):
-    """y = x W + b on the last axis; several projections of one input may be fused side by side.
+    """The projection y = x W + b of the last axis; several projections of one input may be fused side by side.
 
-    A fused projection is initialized part by part, as the separate ones would be.
+    Each part of a fused projection is initialized as if it were a separate projection.
     """
 
     def __init__(
@@ -133,10 +136,10 @@ class Projection(Layer):
         """Initializes the layer.
 
         Args:
-          parts: Output width, or the widths of the fused projections.
+          parts: The output width, or the widths of the fused projections.
           use_bias: Whether b is added (initially zero).
-          initializer: Of each part of W.
-          **kwargs: Keras's (name, dtype).
+          initializer: The initializer of each part of W.
+          **kwargs: Keras arguments (name, dtype).
         """
         super().__init__(**kwargs)
         self.parts = (parts,) if isinstance(parts, int) else tuple(parts)
@@ -144,11 +147,11 @@ class Projection(Layer):
         self.initializer = initializer
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates kernel [input width, sum of parts] and bias [sum of parts]."""
+        """Creates the kernel [input width, sum of parts] and the bias [sum of parts]."""
         width = input_shape[-1]
 
         def fused(shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
-            # An initializer with a fixed seed would give equal parts: clone() draws a new one for each.
+            # An initializer would draw the same values for equal parts; clone() draws a new seed for each.
             return tf.concat([self.initializer.clone()((width, part), dtype=dtype) for part in self.parts], axis=1)
 
         self.kernel = self.add_weight(name="kernel", shape=(width, sum(self.parts)), initializer=fused)
@@ -165,9 +168,9 @@ class Projection(Layer):
         return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [sum(self.parts)]], axis=0))
 
     def rows(self, x: tf.Tensor, factor: float = 1.0) -> tf.Tensor:
-        """Projects rows float [N, input width], times ``factor``, to float [N, sum of parts].
+        """Projects rows float [N, input width], multiplied by ``factor``, to float [N, sum of parts].
 
-        The factor is put on the kernel, which is smaller than the rows.
+        The factor is applied to the kernel, which is smaller than the rows.
         """
         kernel = self.kernel.value if factor == 1.0 else self.kernel.value * tf.cast(factor, self.kernel.dtype)
         y = tf.matmul(x, tf.cast(kernel, self.compute_dtype))
@@ -182,8 +185,9 @@ class Projection(Layer):
 def add_bias(rows: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
     """Adds a bias [D] to rows [N, D].
 
-    The bias's gradient is a product with ones, which adds up in float32. TensorFlow's own adds up in the rows' dtype:
-    in bfloat16 it is off by up to a fifth after 2,000 rows, and on a GPU it takes longer than all products.
+    The gradient of the bias is a product with ones, which accumulates in float32. TensorFlow's own gradient accumulates
+    in the rows' dtype: in bfloat16 its error is up to a fifth after 2,000 rows, and on a GPU it takes longer than all
+    products.
     """
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -197,12 +201,12 @@ class LayerNormalization(Layer):
     """Layer normalization over the last axis (Ba et al. 2016), computed in float32."""
 
     def __init__(self, epsilon: float, **kwargs: object) -> None:
-        """Initializes the layer with the epsilon added to the variance."""
+        """Initializes the layer; ``epsilon`` is added to the variance."""
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates scale and bias [width]."""
+        """Creates the scale and the bias, [width] each."""
         width = input_shape[-1]
         self.scale = self.add_weight(name="scale", shape=(width,), initializer="ones", autocast=False)
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros", autocast=False)
@@ -216,8 +220,8 @@ class LayerNormalization(Layer):
 def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, epsilon: float, dtype: str) -> tf.Tensor:
     """Returns (x - mean) / sqrt(variance + epsilon) * scale + bias, float [..., D] of ``dtype``.
 
-    The gradient is written out (Ba et al. 2016, supplement): one tensor is kept for it instead of four, and row
-    sums weighted by ``scale`` are products with a vector.
+    The gradient is written out (Ba et al. 2016, supplement), so that one tensor is kept for it instead of four and the
+    row sums weighted by ``scale`` are products with a vector.
     """
 
     @custom_gradient
@@ -245,5 +249,5 @@ def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, epsilon: float,
 
 
 def parameter_count(layer: keras.layers.Layer) -> int:
-    """Returns how many numbers the layer's trainable weights hold."""
+    """Returns the number of the layer's trainable parameters."""
     return sum(math.prod(v.shape) for v in layer.trainable_weights)

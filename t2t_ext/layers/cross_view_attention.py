@@ -1,11 +1,11 @@
-"""Attention to other views of the source than one sequence of states for all queries (Liu et al. 2020).
+"""Cross-attention to source views that are more than one sequence of states for all queries (Liu et al. 2020).
 
-``AdaptiveAttention`` mixes the encoder's layers for each query anew, ``TwoAttentions`` attends to two views. Both are
-told apart from ``SourceAttention`` by what they take for a view and keep as a memory, neither of which the decoder
-inspects.
+``AdaptiveAttention`` combines the encoder's layers separately for each query; ``TwoAttentions`` attends to two views.
+Both differ from ``SourceAttention`` in the form of their views and of the keys and values kept for decoding. The
+decoder inspects neither.
 
-Legend: B sentences, N encoder layers, S source positions, T target positions, H heads, D the model's width, d a
-head's. e_j is the output of encoder layer j, normalized.
+Legend: B sentences, N encoder layers, S source positions, T target positions, H heads, D width of the model, d width
+of a head. e_j is the normalized output of encoder layer j.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ from t2t_ext.layers.dropout import dropout
 
 
 class Weighing(Layer):
-    """One vector v_j for each encoder layer, whose products with a state are the scores of the layers.
+    """One vector v_j for each encoder layer; its dot product with a state is the layer's score.
 
-    The vectors begin as zeros, so that at first all layers weigh the same.
+    The vectors are initially zero, so that at first all layers have the same weight.
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
@@ -36,15 +36,16 @@ class Weighing(Layer):
 
 
 class AdaptiveAttention(SourceAttention):
-    """Attention of a state h to a view of its own, R(h) = sum_j alpha_j e_j with alpha = softmax_j(v_j h).
+    """Attention of a state h to its own view R(h) = sum_j alpha_j e_j, with alpha = softmax_j(v_j h).
 
-    Its keys and values are sums of those of the layers, which are projected once: the query is laid side by side N
-    times, multiplied by alpha_j, and meets the keys of all layers side by side, and what the values give is summed
-    with alpha_j. So a step costs N times the usual cross-attention, and no view is ever made.
+    The view's keys and values are sums of the layers' keys and values, which are projected once. The query is repeated
+    N times side by side, multiplied by alpha_j, and compared with the keys of all layers side by side. The layers'
+    results are summed with weights alpha_j. A step therefore costs N times as much as the usual cross-attention, and no
+    view is ever computed.
 
-    Of a view that is integrated softly, LN(e_N + R(h)), too: with beta_j = alpha_j, and one more for j = N, the
-    variance of sum_j beta_j e_j at a source position is beta^T C beta, C being the N x N covariances of the layers
-    there over the D channels.
+    This also works for soft integration, LN(e_N + R(h)). Let beta_j = alpha_j, plus 1 for j = N. The variance of
+    sum_j beta_j e_j at a source position is then beta^T C beta, where C holds the N x N covariances of the layers at
+    this position over the D channels.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class AdaptiveAttention(SourceAttention):
         """Initializes the layer.
 
         Args:
-          hparams: The model's.
-          weighing: The vectors v_j; whoever has them builds them.
-          norm: LN of the soft integration, likewise; None: the view is R(h) itself.
-          projections_of: An attention whose projections are used, too; None: this one has its own.
-          **kwargs: Keras's (name, dtype).
+          hparams: The model's hparams.
+          weighing: The vectors v_j; their owner builds them.
+          norm: LN of the soft integration, also built by its owner; None: the view is R(h) itself.
+          projections_of: An attention with which this one shares projections; None: it has its own.
+          **kwargs: Keras arguments (name, dtype).
         """
         super().__init__(hparams, projections_of, **kwargs)
         self.weighing = weighing
@@ -72,7 +73,7 @@ class AdaptiveAttention(SourceAttention):
         """Projects the encoder's layers e_1 to e_N, float [B, N, S, D].
 
         Returns:
-          Keys and values float [B, H, S, N * d]; where there is a norm also the layers' covariances at each position,
+          Keys and values float [B, H, S, N * d]; with soft integration, also the layers' covariances at each position,
           float32 [B, N * N, S].
         """
         if self.norm is None:
@@ -83,7 +84,8 @@ class AdaptiveAttention(SourceAttention):
         at_positions = tf.transpose(centered, [0, 2, 1, 3])
         covariances = tf.matmul(at_positions, at_positions, transpose_b=True) / self.width
         covariances = tf.reshape(covariances, [tf.shape(view)[0], -1, layers * layers])
-        # The norm's bias and the projection's are the same for all layers: they come in once, with the values.
+        # The biases of the normalization and of the projection are the same for all layers. They are added only once,
+        # with the values.
         scaled = centered * tf.cast(self.norm.scale.value, tf.float32)
         rows = tf.reshape(tf.cast(scaled, view.dtype), [-1, self.width])
         projected = tf.matmul(rows, self.value(self.key_value.kernel))
@@ -103,11 +105,11 @@ class AdaptiveAttention(SourceAttention):
         return tf.reshape(x, [-1, self.heads, tf.shape(x)[2], layers * width])
 
     def _look(self, x: tf.Tensor, memory: tuple[tf.Tensor, ...], bias: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Attends from float [B, T, D] under a bias float32 that broadcasts to [B, H, T, S].
+        """Computes the attention from float [B, T, D] with a bias float32 that broadcasts to [B, H, T, S].
 
         Returns:
-          The distributions float32 [B, H, T, S], beta float32 [B, T, N], and what a view's states are multiplied by
-          when they are normalized, float32 [B, T, S], or None.
+          The distributions float32 [B, H, T, S]; beta float32 [B, T, N]; and, with soft integration, the factors with
+          which LN scales the view's states, float32 [B, T, S], otherwise None.
         """
         scores = tf.matmul(tf.reshape(x, [-1, self.width]), self.value(self.weighing.vectors), transpose_b=True)
         layers = scores.shape[1]
@@ -130,7 +132,7 @@ class AdaptiveAttention(SourceAttention):
     def _attend_to(
         self, x: tf.Tensor, memory: tuple[tf.Tensor, ...], bias: tf.Tensor, training: bool = False
     ) -> tf.Tensor:
-        """Attends from float [B, T, D] and projects to float [B, T, D]; arguments as of ``_look``."""
+        """Attends from float [B, T, D] and projects to float [B, T, D]; see ``_look`` for the arguments."""
         weights, beta, factors = self._look(x, memory, bias)
         weights = dropout(tf.cast(weights, x.dtype), self.attention_dropout, training)
         normed = weights if factors is None else weights * tf.cast(factors, x.dtype)[:, tf.newaxis]
@@ -166,15 +168,16 @@ class AdaptiveAttention(SourceAttention):
 
 
 class TwoAttentions(SourceAttention):
-    """LN(MHA(h, e_N) + MHA'(h, R)): attention to the last layer, which keeps its weights' names, and to another view.
+    """Attention to the last encoder layer and to another view, LN(MHA(h, e_N) + MHA'(h, R)).
 
-    A view is the pair of both, and so is a memory. Of the distributions of both attentions, the mean is given.
+    The attention to the last layer keeps the names of its weights. A view is the pair of both views, and the keys and
+    values for decoding are also a pair. The attention distributions are the mean of both attentions.
     """
 
     def __init__(self, hparams: TransformerHParams, weighing: Weighing | None = None, **kwargs: Any) -> None:
-        """Initializes the layer; where each query weighs the encoder's layers itself, ``weighing`` says with what.
+        """Initializes the layer; ``weighing`` has the vectors with which each query weights the encoder's layers.
 
-        Without it the second view is float [B, S, D] as the first.
+        Without ``weighing``, the second view is float [B, S, D] like the first.
         """
         super().__init__(hparams, **kwargs)
         args: dict[str, Any] = {
@@ -188,17 +191,17 @@ class TwoAttentions(SourceAttention):
         self.norm = LayerNormalization(hparams.norm_epsilon, name="norm", dtype=self.dtype_policy)
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the projections and the norm."""
+        """Creates the projections and the normalization."""
         super().build(input_shape)
         self.second.build(None)
         self.norm.build((None, self.width))
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return dataclasses.replace(super().described(role), name="two cross-attentions")
 
     def memory(self, view: tuple[tf.Tensor, tf.Tensor]) -> tuple[tuple, tuple]:
-        """Returns the memories of both views."""
+        """Returns the keys and values of both views."""
         return super().memory(view[0]), self.second.memory(view[1])
 
     def call(

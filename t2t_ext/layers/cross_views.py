@@ -1,9 +1,9 @@
-"""Layer-wise cross-view decoding (Liu et al. 2020, section 2.2): every decoder layer has a view R_i of the encoder.
+"""Layer-wise cross-view decoding (Liu et al. 2020, section 2.2): every decoder layer has its own view of the encoder.
 
-R_i is joined to the last encoder layer or takes its place.
+The view R_i is joined with the last encoder layer or replaces it.
 
-Legend: B sentences, S source positions, D width, N encoder layers, M decoder layers. e_j is the output of encoder layer
-j, from e_1 to e_N, normalized; R_i what decoder layer i sees of them.
+Legend: B sentences, S source positions, D width, N encoder layers, M decoder layers. e_j is the normalized output of
+encoder layer j, from e_1 to e_N; R_i is the view of decoder layer i.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from t2t_ext.layers.source_views import EncoderOutput, Reading, SourceViews, Vie
 
 
 class SeenLayerNormalization(ViewNormalization):
-    """Normalizes what the decoder sees of a pre-norm encoder, whose layers' outputs are not normalized.
+    """Normalizes the layer outputs of a pre-norm encoder that the views use; by themselves they are not normalized.
 
-    With ``source_view_norm=separate`` every layer that is seen has its own normalization, but the last one, which has
-    the stack's final one; with ``shared`` the final one is every layer's.
+    With ``source_view_norm=separate``, every layer that a view uses has its own normalization, except the last one,
+    which has the stack's final normalization. With ``shared``, all use the final normalization.
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ class SeenLayerNormalization(ViewNormalization):
             self.norms = [LayerNormalization(name=f"layer_{j}", **args) for j in self.seen]
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the normalizations' weights."""
+        """Creates the weights of the normalizations."""
         for norm in self.norms or ():
             norm.build((None, self.width))
 
@@ -53,14 +53,14 @@ class SeenLayerNormalization(ViewNormalization):
 
 
 class Combination(Layer):
-    """Full matching attention: R = [e_1; ...; e_N] W + b, at first the mean of the layers."""
+    """Full matching attention, R = [e_1; ...; e_N] W + b; initially the mean of the layers."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.layers, self.width = hparams.encoder_layers, hparams.hidden_size
 
     def build(self, input_shape: object = None) -> None:
-        """Creates W [N * D, D], N blocks I / N one below the other, and b [D], zeros."""
+        """Creates W [N * D, D], initially N blocks I / N stacked vertically, and b [D], initially zero."""
 
         def mean(shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
             return tf.tile(tf.eye(self.width, dtype=dtype) / self.layers, [self.layers, 1])
@@ -76,7 +76,7 @@ class Combination(Layer):
 
 
 class ScalarCombination(Layer):
-    """Full matching attention with a number w_j for each layer, R = sum_j w_j e_j, at first the mean."""
+    """Full matching attention with one weight w_j per layer, R = sum_j w_j e_j; initially the mean of the layers."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -90,7 +90,7 @@ class ScalarCombination(Layer):
 
 
 class LayerView(Layer):
-    """The weights of one decoder layer's view, as far as it has any."""
+    """The weights of one decoder layer's view, if it has any."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -109,7 +109,7 @@ class LayerView(Layer):
             self.norm = LayerNormalization(hparams.norm_epsilon, name="norm", **args)
 
     def build(self, input_shape: object = None) -> None:
-        """Creates their weights."""
+        """Creates the weights of all parts."""
         for part in (self.combination, self.weighing):
             if part is not None:
                 part.build(None)
@@ -117,7 +117,7 @@ class LayerView(Layer):
             self.norm.build((None, self.width))
 
     def integrated(self, final: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-        """Returns LN_i(e_N + R_i) where the integration is soft, else R_i, float [B, S, D]."""
+        """Returns LN_i(e_N + R_i) with soft integration, otherwise R_i, float [B, S, D]."""
         return other if self.norm is None else self.norm(final + other)
 
 
@@ -139,12 +139,12 @@ class CrossViews(SourceViews):
 
     @classmethod
     def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:
-        """Returns the views that the model's hparams ask for."""
+        """Returns the layer for the views that the model's hparams select."""
         return cls(hparams, **kwargs)
 
     @classmethod
     def normalization(cls, hparams: TransformerHParams, **kwargs: Any) -> ViewNormalization | None:
-        """Returns what normalizes the encoder's layers that are seen; None in post-norm stacks."""
+        """Returns the normalization of the encoder layers that the views use; None in post-norm stacks."""
         return SeenLayerNormalization(hparams, **kwargs) if hparams.layer_preprocess_sequence == "n" else None
 
     def build(self, input_shape: object = None) -> None:
@@ -155,7 +155,7 @@ class CrossViews(SourceViews):
             self.weighing.build(None)
 
     def make_attention(self, hparams: TransformerHParams, layer: int, **kwargs: Any) -> SourceAttention:
-        """Returns the attention of a decoder layer, counted from 0, to its view."""
+        """Returns the cross-attention of a decoder layer, counted from 0, to its view."""
         weighing = self._weighing_of(layer) if self.by_query else None
         if self.integration == "soft_two_attention":
             return TwoAttentions(hparams, weighing, **kwargs)
@@ -164,9 +164,9 @@ class CrossViews(SourceViews):
         return SourceAttention(hparams, **kwargs)
 
     def read_by(self, decoder_layers: int, encoder_layers: int) -> Reading:
-        """Returns what the decoder's layers read of the encoder; see SourceViews."""
+        """Returns the encoder layers that the decoder's layers read; see SourceViews."""
         last = f"e_{encoder_layers}"
-        formula = ""  # of an R_i that is made of several layers
+        formula = ""  # of an R_i that combines several layers
         if self.source_view == "fma" and self.scalar:
             formula = f"R_i = sum of w_ij e_j, j = 1 to {encoder_layers}"
         elif self.source_view == "fma":
@@ -183,8 +183,8 @@ class CrossViews(SourceViews):
     def views(self, encoded: EncoderOutput) -> list[Any]:
         """Returns the view of each decoder layer.
 
-        They are float [B, S, D] each: R_i, or LN_i(e_N + R_i); for two attentions the pair of e_N and R_i. In place of
-        an R_i that depends on the decoder's state there are all layers, float [B, N, S, D].
+        Each is float [B, S, D]: R_i, or LN_i(e_N + R_i). For two attentions, it is the pair of e_N and R_i. If R_i
+        depends on the decoder's state, all encoder layers take its place, float [B, N, S, D].
         """
         others = self._other_views(encoded.layers)
         if self.integration == "soft_two_attention":
@@ -200,7 +200,7 @@ class CrossViews(SourceViews):
         return weighing
 
     def _other_views(self, layers: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns R_1 to R_M, float [B, S, D] each, or where queries weigh the layers, these, float [B, N, S, D]."""
+        """Returns R_1 to R_M, float [B, S, D] each; if queries weight the layers, all layers, float [B, N, S, D]."""
         if self.viewed_layers:
             return [layers[j] for j in self.viewed_layers]
         if self.by_query:
@@ -210,16 +210,16 @@ class CrossViews(SourceViews):
         if not self.scalar:
             side_by_side = tf.concat(layers, axis=-1)
             return [layer.combination(side_by_side) for layer in self.layers]
-        # All decoder layers in one product: the states are read once.
+        # One product for all decoder layers, so that the states are read only once.
         weights = tf.stack([self.value(layer.combination.weights_of_layers) for layer in self.layers])
         combined = tf.matmul(weights, tf.reshape(tf.stack(layers), [len(layers), -1]))
         return [tf.reshape(part, tf.shape(layers[0])) for part in tf.unstack(combined)]
 
     def _weighed(self, layers: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the views of adaptive matching attention: R_i = sum_j alpha_ij e_j, alpha_i = softmax_j(v_ij e_j)."""
+        """Returns the views of adaptive matching attention, R_i = sum_j alpha_ij e_j, alpha_i = softmax_j(v_ij e_j)."""
         shared = self.weighing is not None
         vectors = [self.value(self._weighing_of(i).vectors) for i in range(1 if shared else len(self.layers))]
-        of_layers = tf.stack(vectors, axis=2)  # [N, D, M], or [N, D, 1] where all decoder layers have the same
+        of_layers = tf.stack(vectors, axis=2)  # [N, D, M], or [N, D, 1] if all decoder layers share the vectors
         rows = [tf.reshape(layer, [-1, layer.shape[-1]]) for layer in layers]
         scores = tf.stack([tf.matmul(row, of_layers[j]) for j, row in enumerate(rows)], axis=2)
         alphas = tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32)), rows[0].dtype)  # [B * S, M, N]

@@ -1,14 +1,14 @@
-"""Dropout, of units and of whole tokens, whose masks are a pure function of a seed.
+"""Dropout of units and of whole tokens, with masks that are a pure function of a seed.
 
-Inside ``seed_scope(seed)`` every call draws its mask from ``(seed, number of the
-call in the scope)``. Nothing is stored between steps, so a training step that is
-computed again (after a resume, on another replica count, in another process)
-drops exactly the same units.
+Inside ``seed_scope(seed)``, every call draws its mask from ``(seed, number of the
+call in the scope)``. Nothing is stored between steps. A training step that is
+repeated (after a resume, with another number of replicas, in another process)
+therefore drops exactly the same units.
 
-Masks come from 8-bit random numbers, which cost a quarter of 32-bit ones; the rate
-is therefore rounded to the nearest 1/256 and the kept units are scaled by the
-inverse of the rounded keep probability, so the expectation is exact but for the
-rounding of that factor to x's dtype (0.3% in bfloat16).
+Masks come from 8-bit random numbers, which cost a quarter of 32-bit ones. The rate
+is therefore rounded to the nearest 1/256. The kept units are scaled by the inverse
+of the rounded keep probability, so the expectation is exact except for the rounding
+of this factor to x's dtype (0.3% in bfloat16).
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _PHILOX = tf.random.Algorithm.PHILOX.value
 
 
 class _Scopes(threading.local):
-    """The scopes of one thread: replicas are traced on threads of their own."""
+    """The active scopes of one thread; each replica is traced in its own thread."""
 
     def __init__(self) -> None:
         self.stack: list[_Scope] = []
@@ -30,7 +30,7 @@ class _Scopes(threading.local):
 
 
 class _Scope:
-    """A key made of a seed, and how many times random bits were drawn with it so far."""
+    """A key made from a seed, and the number of times that random bits were drawn with it."""
 
     def __init__(self, seed: tf.Tensor) -> None:
         self.key = _key(seed)
@@ -46,7 +46,7 @@ _scopes = _Scopes()
 
 @contextlib.contextmanager
 def seed_scope(seed: tf.Tensor) -> Iterator[None]:
-    """Makes every dropout inside a pure function of a seed int32 [2]."""
+    """Makes every dropout inside the scope a pure function of a seed int32 [2]."""
     _scopes.stack.append(_Scope(seed))
     try:
         yield
@@ -56,7 +56,7 @@ def seed_scope(seed: tf.Tensor) -> Iterator[None]:
 
 @contextlib.contextmanager
 def token_cut(probability: float) -> Iterator[None]:
-    """Makes ``cut_tokens`` set whole vectors of the second half of a batch to zero; 0: it does nothing."""
+    """Makes ``cut_tokens`` zero each vector of a batch's second half with this probability; 0: it does nothing."""
     before, _scopes.cut_probability = _scopes.cut_probability, probability
     try:
         yield
@@ -65,13 +65,14 @@ def token_cut(probability: float) -> Iterator[None]:
 
 
 def cut_tokens(x: tf.Tensor, kept: tf.Tensor | None = None) -> tf.Tensor:
-    """Sets whole vectors of the second half of a batch to zero, inside ``token_cut`` (SimCut's second pass).
+    """Sets random vectors of the second half of a batch to zero inside ``token_cut``, for SimCut's second pass.
 
-    As in the paper (Gao et al. 2022, https://arxiv.org/abs/2206.02368), the other vectors are not scaled up.
+    As in the paper (Gao et al. 2022, https://arxiv.org/abs/2206.02368), the other vectors are not scaled up. Outside
+    of ``token_cut``, x is returned unchanged.
 
     Args:
       x: float [2 B, ..., D], the same B sentences twice.
-      kept: bool [2 B, ...], positions that are never cut; None: there are none.
+      kept: bool [2 B, ...], True at positions that are never cut; None: any position may be cut.
 
     Returns:
       float [2 B, ..., D].
@@ -91,12 +92,12 @@ def cut_tokens(x: tf.Tensor, kept: tf.Tensor | None = None) -> tf.Tensor:
 def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     """Sets a share of the units to zero and scales the others up (Srivastava et al. 2014), keeping shape and dtype.
 
-    Outside a ``seed_scope`` the seed comes from TensorFlow's global generator.
+    Outside of a ``seed_scope``, the seed comes from TensorFlow's global generator.
 
     Args:
       x: float [...].
       rate: Share of units that are dropped, 0 <= rate < 1, rounded to the nearest 1/256.
-      training: A Python bool; without training x is returned as it is.
+      training: A Python bool; if False, x is returned unchanged.
     """
     dropped = _of_levels(rate)
     if not training or dropped == 0:
@@ -107,9 +108,10 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
 
 
 def relu_dropout(x: tf.Tensor, rate: float, training: bool) -> tuple[tf.Tensor, float]:
-    """Dropout of relu(x) without the factor that scales the kept units up, and the factor; arguments as ``dropout``'s.
+    """Returns relu(x) with dropout but with the kept units not scaled up, and the missing factor.
 
-    What is positive in the result was kept, so that the gradient needs neither the mask nor relu(x).
+    The arguments are those of ``dropout``. All positive units of the result were kept, so that the gradient needs
+    neither the mask nor relu(x).
     """
     dropped = _of_levels(rate)
     if not training or dropped == 0:
@@ -127,7 +129,7 @@ def relu_dropout(x: tf.Tensor, rate: float, training: bool) -> tuple[tf.Tensor, 
 
 
 def _of_levels(rate: float) -> int:
-    """Returns how many of 256 units are dropped: not all, however close to 1 the rate is."""
+    """Returns how many of 256 units are dropped, at most 255 however close to 1 the rate is."""
     return min(round(rate * _LEVELS), _LEVELS - 1)
 
 
@@ -139,13 +141,13 @@ def _key(seed: tf.Tensor) -> tf.Tensor:
 
 
 def _counter(call: int) -> tf.Tensor:
-    """Returns where in a key's stream of bits a call begins, uint64 [2], the low half first: 2^64 blocks apart."""
+    """Returns a call's position in a key's random stream, uint64 [2], low half first; calls are 2^64 blocks apart."""
     return tf.constant([0, call], tf.uint64)
 
 
 def _next_bits() -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns key and counter of the scope's next call, or a key of TensorFlow's global generator."""
-    # One key for all calls of a scope: TensorFlow's functions, which take seeds, make one for each call, with 20 ops.
+    """Returns the key and counter of the scope's next call, or a key from TensorFlow's global generator."""
+    # All calls of a scope share a key: TensorFlow's functions, which take seeds, make a key in each call, with 20 ops.
     if _scopes.stack:
         return _scopes.stack[-1].key, _scopes.stack[-1].next_counter()
     return _key(tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)), _counter(0)

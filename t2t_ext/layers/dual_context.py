@@ -1,23 +1,23 @@
-"""The dual contextual module (Ampomah et al. 2021, section 4): a mixer in place of self-attention.
+"""The dual contextual module (Ampomah et al. 2021, section 4), a mixer that replaces self-attention.
 
-From its input r, at every position t:
+From its input r, it computes at every position t:
 
     r_hat_t = GLU([f neighbors of r_t] W^r + b^r)                      (equation 6)
     l_c = LayerNorm(r_hat + r)
     h_l = FI(r, l_c),  h_g = FI(r, r)                                   (equation 7)
     z_hat = [h_l; h_g] W_z + b_z                                        (equation 8)
 
-FI is multi-head attention without an output projection, each of the two with projections of its own. The residual sum
-and the norm of equation 9 are the sublayer's frame; of a pre-norm stack, r is what its norm has made of the running
-state, and the norm of equation 9 is left out.
+FI is multi-head attention without an output projection; each of the two has its own projections. The residual sum and
+the normalization of equation 9 belong to the sublayer's frame. In a pre-norm stack, r is the normalized residual
+stream, and the normalization of equation 9 is left out.
 
-The equation prints f + 1 neighbors for an even f, but W^r has f D rows, and the published numbers of parameters are
-those of f: a module has (2f + 4) D^2 more than self-attention. The encoder's neighborhood is centered; the decoder's
-ends at the position itself.
+For an even f, equation 6 is printed with f + 1 neighbors. However, W^r has f D rows, and the published parameter counts
+correspond to f: a module has (2f + 4) D^2 parameters more than self-attention. The encoder's neighborhood is centered;
+the decoder's ends at the position itself.
 
-Both attentions are computed as one with 2 H heads, the local ones first.
+Both attentions are computed as one with 2 H heads, the local heads first.
 
-Legend: B sentences, R directions (1), K hypotheses, T positions, D the model's width, H heads, d = D / H, f taps.
+Legend: B sentences, R directions (1), K hypotheses, T positions, D width of the model, H heads, d = D / H, f taps.
 """
 
 from typing import Any
@@ -44,10 +44,10 @@ State = dict[str, dict[str, tf.Tensor]]
 
 
 class LocalContext(Layer):
-    """The local context unit: a convolution with a gated linear unit, residual sum and norm (equation 6)."""
+    """The local context unit: a convolution with a gated linear unit, residual sum and normalization (equation 6)."""
 
     def __init__(self, hparams: TransformerHParams, before: int, **kwargs: Any) -> None:
-        """Initializes the unit; ``before`` (0 to f - 1) of the f positions stand before the position itself."""
+        """Initializes the unit; ``before`` (0 to f - 1) of the f positions precede the position itself."""
         super().__init__(**kwargs)
         self.width, self.taps, self.before = hparams.hidden_size, _taps(hparams), before
         self.convolution = Projection(
@@ -60,12 +60,12 @@ class LocalContext(Layer):
         self.norm = LayerNormalization(hparams.norm_epsilon, name="norm", dtype=self.dtype_policy)
 
     def build(self, input_shape: object = None) -> None:
-        """Creates W^r [f D, 2 D], tap after tap from the first position on, b^r [2 D] and the norm."""
+        """Creates W^r [f D, 2 D], with the taps in the order of positions, b^r [2 D] and the normalization."""
         self.convolution.build((None, self.taps * self.width))
         self.norm.build((None, self.width))
 
     def call(self, r: tf.Tensor) -> tf.Tensor:
-        """Returns l_c float [B, T, D] of r float [B, T, D], in which positions that are not there are zero."""
+        """Returns l_c float [B, T, D] for r float [B, T, D]; the caller zeroes padding that is in a neighborhood."""
         shape = tf.shape(r)
         padded = tf.pad(r, [[0, 0], [self.before, self.taps - 1 - self.before], [0, 0]])
         taps = [tf.slice(padded, [0, tap, 0], shape) for tap in range(self.taps)]
@@ -74,12 +74,12 @@ class LocalContext(Layer):
         return self.norm(tf.reshape(y, shape) + r)
 
     def rows(self, past: tf.Tensor, r: tf.Tensor, taps: tf.Tensor) -> tf.Tensor:
-        """Returns l_c rows float [N, D] of one position each, whose neighbors all stand before it.
+        """Returns l_c, rows float [N, D] for one position each, whose neighbors all precede it.
 
         Args:
-          past: float [N, (taps - 1) * D], the inputs before it, the oldest first.
-          r: float [N, D], its own.
-          taps: int32 scalar, how many positions there are, at most f; those before the first count as zero.
+          past: float [N, (taps - 1) * D], the inputs at earlier positions, oldest first.
+          r: float [N, D], the input at the position itself.
+          taps: int32 scalar, number of existing positions, at most f; positions before the first count as zero.
         """
         kernel = self.value(self.convolution.kernel)[(self.taps - taps) * self.width :]
         y = tf.matmul(tf.concat([past, r], axis=1), kernel)
@@ -89,26 +89,26 @@ class LocalContext(Layer):
 
 
 def centered_before(hparams: TransformerHParams) -> int:
-    """Returns how many positions of a neighborhood of the source stand before its own; see ``dc_even_kernel``."""
+    """Returns how many positions of a source neighborhood precede the position itself; see ``dc_even_kernel``."""
     fields = hparams.part(DualContextFields)
     return (fields.dc_kernel_size - (fields.dc_even_kernel != "left")) // 2
 
 
 def _taps(hparams: TransformerHParams) -> int:
-    """Returns f, how many positions a neighborhood has."""
+    """Returns f, the number of positions in a neighborhood."""
     return hparams.part(DualContextFields).dc_kernel_size
 
 
 class DualContext(Mixer):
-    """The base of both stacks' modules: the local context unit, two attentions, their aggregation."""
+    """The base of the modules of encoder and decoder: the local context unit, two attentions and their aggregation."""
 
     layer_name = "dual_context"
 
     def __init__(self, hparams: TransformerHParams, before: int, **kwargs: Any) -> None:
-        """Initializes the module from the model's hparams; ``before`` as of LocalContext."""
+        """Initializes the module from the model's hparams; see LocalContext for ``before``."""
         super().__init__(**kwargs)
         self.width, self.taps = hparams.hidden_size, _taps(hparams)
-        # Of both attentions together.
+        # The heads of both attentions together.
         self.heads = 2 * hparams.num_heads
         self.key_width = hparams.attention_key_channels or self.width
         self.value_width = hparams.attention_value_channels or self.width
@@ -122,7 +122,7 @@ class DualContext(Mixer):
         biases = {"use_bias": hparams.projection_bias, **args}
         keys, values = self.key_width, self.value_width
         self.local = LocalContext(hparams, before, name="local", dtype=self.dtype_policy)
-        # Of r: the local queries, then queries, keys and values of the global attention.
+        # Projects r to the local queries, then to the queries, keys and values of the global attention.
         self.global_projection = Projection([keys, keys, keys, values], name="q_qkv", **biases)
         self.local_projection = Projection([keys, values], name="local_kv", **biases)
         self.aggregation = Projection(self.width, use_bias=True, name="aggregation", **args)
@@ -135,7 +135,7 @@ class DualContext(Mixer):
         self.aggregation.build((None, 2 * self.value_width))
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         shape = shape_of_heads(self, "2 x ", self.heads // 2)
         return Description("dual contextual module", f"f = {self.taps}", shape, "Ampomah et al. 2021", "self-attention")
 
@@ -151,7 +151,7 @@ class DualContext(Mixer):
         return [split_heads(part, self.heads) for part in self._projected(x, self.local(neighbors))]
 
     def _mix(self, x: tf.Tensor, neighbors: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
-        """Mixes r float [B, T, D]; ``neighbors`` is r with zeros at positions that are not there."""
+        """Mixes r float [B, T, D]; ``neighbors`` is r, in the encoder with zeros at padding."""
         query, keys, values = self._project(x, neighbors)  # [B, 2 H, T, d]
         weights = attention_weights(query, keys, mask_bias(mask), self.scale)
         weights = dropout(weights, self.attention_dropout, training)
@@ -164,7 +164,7 @@ class DualContext(Mixer):
 
 @registry.register_layer("encoder_mixer", "dual_context")
 class EncoderDualContext(DualContext):
-    """The encoder's module: the neighborhood of an odd size is centered; padding counts as zero."""
+    """The encoder's module; a neighborhood of an odd size is centered, and padding counts as zero."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         super().__init__(hparams, centered_before(hparams), **kwargs)
@@ -184,7 +184,7 @@ class EncoderDualContext(DualContext):
 
 @registry.register_layer("decoder_mixer", "dual_context")
 class DecoderDualContext(DualContext):
-    """The decoder's causal module: a position's neighbors are the f - 1 before it and itself."""
+    """The decoder's causal module; a position's neighbors are the f - 1 positions before it and the position itself."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         super().__init__(hparams, before=_taps(hparams) - 1, **kwargs)
@@ -198,10 +198,10 @@ class DecoderDualContext(DualContext):
         return self._distributions(x, x, mask)
 
     def start(self, batch: tf.Tensor, directions: int) -> State:
-        """Returns the empty decoding state, the past of all hypotheses side by side in columns.
+        """Returns the empty decoding state, which keeps the past of all hypotheses side by side in columns.
 
-        Keys and values of r and of l_c, float [B, R, 2 H, 0, d], and inputs r float [B, R, 1, 0, D], of which the last
-        f - 1 steps are kept.
+        It has the keys and values of l_c and of r, float [B, R, 2 H, 0, d], and the inputs r, float [B, R, 1, 0, D].
+        Of the inputs, only the last f - 1 steps are kept.
         """
 
         def empty(heads: int, width: int) -> tf.Tensor:
@@ -232,9 +232,10 @@ class DecoderDualContext(DualContext):
         return tf.transpose(split, [0, 1, 3, 2, 4])
 
     def _local_step(self, x: tf.Tensor, context: StepContext, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns l_c rows float [B * R * K, D] and the inputs that the next step needs.
+        """Returns l_c, rows float [B * R * K, D], and the inputs that the next step needs.
 
-        Which columns of ``inputs`` are a hypothesis's own past the ancestry mask says: one of the K of every step.
+        The mask ``visible`` selects the columns of ``inputs`` that are a hypothesis's own past: one of the K columns of
+        every step.
         """
         directions, hypotheses = context.hypotheses
         steps = tf.shape(inputs)[3] // hypotheses
@@ -245,5 +246,5 @@ class DecoderDualContext(DualContext):
         local = self.local.rows(tf.reshape(past, [tf.shape(x)[0], steps * self.width]), x, steps + 1)
         new = tf.reshape(x, [-1, directions, 1, hypotheses, self.width])
         kept = tf.concat([inputs, new], axis=3)
-        # The oldest step is out of the next one's reach.
+        # The next step no longer needs the oldest step.
         return local, kept[..., -(self.taps - 1) * hypotheses :, :] if self.taps > 1 else inputs

@@ -1,13 +1,14 @@
 """Lightweight and dynamic convolutions (Wu, Fan, Baevski, Dauphin & Auli, ICLR 2019).
 
-A depthwise convolution whose D channels are H groups (heads) of d channels with one kernel each. A kernel of k taps is
-normalized by a softmax over the taps (section 3, LightConv); in a dynamic convolution it is a linear function of the
-position's own input (section 4, DynamicConv). Around it are an input projection with a gated linear unit and an output
-projection (section 3.1).
+This is a depthwise convolution whose D channels form H groups (heads) of d channels with one kernel each. A kernel of k
+taps is normalized by a softmax over the taps (section 3, LightConv). In a dynamic convolution, the kernel is a linear
+function of the position's own input (section 4, DynamicConv). An input projection with a gated linear unit precedes the
+convolution, and an output projection follows it (section 3.1).
 
-A convolution of a stretch of positions is a product with a band matrix for each head: row t holds the kernel of
-position t at the columns of the positions that its taps reach. Up to ``_BLOCK`` positions are one stretch; longer
-sequences are split into stretches that also see their neighbors' edges, so that time and memory grow as T, not T^2.
+The convolution of a stretch of positions is, for each head, a product with a band matrix: row t holds the kernel of
+position t at the columns of the positions that its taps reach. Up to ``_BLOCK`` positions form one stretch. Longer
+sequences are split into stretches that also see the edges of their neighbors, so that time and memory grow with T, not
+T^2.
 
 Legend: B sentences, R directions, K hypotheses of a direction, T positions, D width, H heads, d = D / H, k taps.
 """
@@ -24,19 +25,20 @@ from t2t_ext.layers.base import Description, Mixer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.gradients import custom_gradient
 
-# Positions of a stretch, at most; a stretch is at least as long as a kernel.
+# The largest number of positions in a stretch; twice the kernel's length if that is more, so that a stretch with
+# neighbors is never shorter than the kernel.
 _BLOCK = 64
 
 
 def convolve(x: tf.Tensor, weights: tf.Tensor, left: int) -> tf.Tensor:
-    """Convolves every position with a kernel of its own: y[t] = sum over j of weights[t, j] x[t - left + j].
+    """Convolves every position with its own kernel: y[t] = sum over j of weights[t, j] x[t - left + j].
 
-    What lies outside of the sequence is zero. The gradient is written out: it is made of the same band matrices.
+    Positions outside of the sequence are zero. The gradient is written out and reuses the band matrices.
 
     Args:
       x: float [B, T, H * d], T > 0.
       weights: float [B, T, H, k] of x's dtype.
-      left: Taps that reach to the left of a position, 0 <= left < k.
+      left: Number of taps to the left of a position, 0 <= left < k.
 
     Returns:
       float [B, T, H * d].
@@ -63,18 +65,19 @@ def convolve(x: tf.Tensor, weights: tf.Tensor, left: int) -> tf.Tensor:
 
 
 class _Stretches:
-    """Splits a sequence into stretches of n positions, each of which sees w, and turns kernels into band matrices.
+    """Splits a sequence into stretches of n positions that see w positions each; turns kernels into band matrices.
 
-    Sizes that depend on the length are numbers where it is known, so that XLA sees them, and int32 scalars elsewhere.
+    Sizes that depend on the length are Python ints if the length is static, so that XLA knows them; otherwise, they are
+    int32 scalars.
     """
 
     def __init__(self, length: int | tf.Tensor, heads: int, taps: int, left: int) -> None:
-        """Splits a sequence for kernels of k taps, ``left`` of which are to the left."""
+        """Computes the sizes for kernels with ``taps`` taps, ``left`` of which are to the left of a position."""
         self.length, self.heads, self.taps, self.left = length, heads, taps, left
         self.count = -(-length // max(_BLOCK, 2 * taps))
         self.rows = -(-length // self.count)
         self.padding = self.count * self.rows - length
-        # Taps that reach beyond a whole sequence are dropped. A single stretch has no neighbors to see.
+        # Taps that reach beyond the whole sequence are dropped. A single stretch has no neighbors to see.
         self.before, self.after = (_minimum(reach, self.rows - 1) for reach in (left, taps - 1 - left))
         self.one = self.count == 1
 
@@ -86,13 +89,13 @@ class _Stretches:
         return tf.transpose(x, [0, 1, 3, 2, 4])
 
     def join(self, x: tf.Tensor) -> tf.Tensor:
-        """The reverse of ``split``."""
+        """Reverses ``split``."""
         x = tf.transpose(x, [0, 1, 3, 2, 4])
         x = tf.reshape(x, [-1, self.count * self.rows, self.heads, x.shape[4]])
         return x if self.one is True else x[:, : self.length]
 
     def seen(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns what the stretches of float [B, T, H, d] see, float [B, count, H, w, d]."""
+        """Returns the positions of float [B, T, H, d] that each stretch sees, float [B, count, H, w, d]."""
 
         def with_edges() -> tf.Tensor:
             left = tf.pad(x[:, :-1, :, self.rows - self.before :], [[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]])
@@ -103,7 +106,7 @@ class _Stretches:
         return _choose(self.one, lambda: x, with_edges)
 
     def seen_gradient(self, dx: tf.Tensor) -> tf.Tensor:
-        """Returns the gradient float [B, T, H, d] of what is seen float [B, count, H, w, d]."""
+        """Returns the gradient of x, float [B, T, H, d], for a gradient of ``seen(x)`` float [B, count, H, w, d]."""
 
         def with_edges() -> tf.Tensor:
             left, middle, right = tf.split(dx, tf.stack([self.before, self.rows, self.after]), axis=3)
@@ -116,8 +119,8 @@ class _Stretches:
     def band(self, weights: tf.Tensor) -> tf.Tensor:
         """Turns kernels float [B, T, H, k] into band matrices float [B, count, H, n, w].
 
-        Row t of a band begins at column t. Rows of n + k numbers, k of them a kernel, are that if they are read as rows
-        of n + k - 1: each is then shifted by one against the row before.
+        The kernel in row t of a band starts at column t. For this, rows of k kernel weights and n zeros are reshaped
+        into rows of n + k - 1 numbers, so that each row is shifted by one relative to the row before.
         """
         weights = self.split(weights)
         taps = self.before + 1 + self.after
@@ -131,7 +134,7 @@ class _Stretches:
         )
 
     def band_gradient(self, band: tf.Tensor) -> tf.Tensor:
-        """Returns the gradient float [B, T, H, k] of band matrices float [B, count, H, n, w]."""
+        """Returns the gradient of the kernels, float [B, T, H, k], for one of the bands, float [B, count, H, n, w]."""
         taps = self.before + 1 + self.after
         band = _choose(self.one, lambda: tf.pad(band, [[0, 0]] * 4 + [[self.before, self.after]]), lambda: band)
         outer = [-1, self.count, self.heads]
@@ -157,9 +160,9 @@ def _choose(condition: bool | tf.Tensor, yes: Callable[[], tf.Tensor], no: Calla
 
 @custom_gradient
 def gated_linear_unit(x: tf.Tensor) -> tuple:
-    """Returns a * sigmoid(b) float [N, D] of float [N, 2 D] = [a; b] (Dauphin et al. 2017).
+    """Returns a * sigmoid(b), float [N, D], for float [N, 2 D] = [a; b] (Dauphin et al. 2017).
 
-    The sigmoid is computed in float32, which is also faster than in bfloat16; the gradient keeps two tensors.
+    The sigmoid is computed in float32, which is also faster than bfloat16. Two tensors are kept for the gradient.
     """
     values, gate = tf.split(x, 2, axis=-1)
     gate = tf.cast(tf.sigmoid(tf.cast(gate, tf.float32)), x.dtype)
@@ -173,14 +176,14 @@ def gated_linear_unit(x: tf.Tensor) -> tuple:
 
 
 class _Convolution(Mixer):
-    """The base of both stacks' mixers: projections, gate, kernels."""
+    """The base of the mixers of encoder and decoder, with projections, gate and kernels."""
 
     layer_name = "convolution"
     stack = ""
 
     @classmethod
     def make(cls, hparams: DynamicConvHParams, layer: int, dtype: Any) -> Self:
-        """Returns the convolution of a layer, counted from 0, with a Keras dtype policy."""
+        """Returns the convolution for a layer, counted from 0; ``dtype`` is a Keras dtype policy."""
         sizes = hparams.encoder_kernels if cls.stack == "encoder" else hparams.decoder_kernels
         return cls(hparams, sizes[layer], name=cls.layer_name, dtype=dtype)
 
@@ -198,7 +201,7 @@ class _Convolution(Mixer):
         self.output_projection = Projection(self.width, use_bias=biases, name="output", **args)
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the projections, and the kernels [H, k] where they are not dynamic."""
+        """Creates the projections, and the kernels [H, k] if they are not dynamic."""
         self.input_projection.build((None, self.width))
         if self.kernels is not None:
             self.kernels.build((None, self.width))
@@ -209,7 +212,7 @@ class _Convolution(Mixer):
         self.output_projection.build((None, self.width))
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return Description(
             f"{'dynamic' if self.dynamic else 'lightweight'} convolution",
             f"{self.taps} tap{'s' if self.taps > 1 else ''}",
@@ -224,7 +227,7 @@ class _Convolution(Mixer):
         return gated_linear_unit(y) if self.glu else y
 
     def _weights(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the kernels float [N, H, k] of inputs float [N, D], normalized in float32."""
+        """Returns the kernels float [N, H, k] for inputs float [N, D], normalized in float32."""
         if self.kernels is not None:
             logits = tf.reshape(self.kernels.rows(rows), [-1, self.heads, self.taps])
         else:
@@ -235,7 +238,7 @@ class _Convolution(Mixer):
         return weights if self.dynamic else tf.broadcast_to(weights, [tf.shape(rows)[0], self.heads, self.taps])
 
     def _mix(self, x: tf.Tensor, mask: tf.Tensor | None, left: int, training: bool) -> tf.Tensor:
-        """Mixes float [B, T, D]; ``mask`` bool [B, T] says which inputs exist."""
+        """Mixes float [B, T, D]; ``mask`` bool [B, T] is False at inputs that count as zero; None: there are none."""
         shape = tf.shape(x)
         x = dropout(x, self.input_dropout, training)
         rows = self._gated(tf.reshape(x, [-1, self.width]))
@@ -249,7 +252,7 @@ class _Convolution(Mixer):
 
 @registry.register_layer("encoder_mixer", "dynamic_convolution")
 class EncoderConvolution(_Convolution):
-    """The encoder's mixer: kernels are centered, of an even number of taps one more is to the side that hparams say."""
+    """The encoder's mixer with centered kernels; ``conv_even_kernel`` is the side of the extra tap of even kernels."""
 
     stack = "encoder"
 
@@ -258,22 +261,22 @@ class EncoderConvolution(_Convolution):
         self.left = (taps - (hparams.conv_even_kernel == "right")) // 2
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Mixes a whole sequence float [B, S, D] under mask bool [B, 1, 1, S]; padding, where it is False, is zero."""
+        """Mixes a whole sequence float [B, S, D] under mask bool [B, 1, 1, S]; padding (False) counts as zero."""
         return self._mix(x, mask[:, 0, 0], self.left, training)
 
 
 @registry.register_layer("decoder_mixer", "dynamic_convolution")
 class DecoderConvolution(_Convolution):
-    """The decoder's causal mixer: kernels end at the position itself."""
+    """The decoder's causal mixer, whose kernels end at the position itself."""
 
     stack = "decoder"
 
     def call(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """Mixes a whole sequence float [B, T, D]; needs no mask, since what follows is out of reach."""
+        """Mixes a whole sequence float [B, T, D]; no mask is needed, since kernels do not reach later positions."""
         return self._mix(x, None, self.taps - 1, training)
 
     def start(self, batch: tf.Tensor, directions: int) -> dict[str, dict[str, tf.Tensor]]:
-        """Returns the empty decoding state: inputs of all hypotheses side by side, float [B, R, H, 0, d]."""
+        """Returns the empty decoding state, the inputs of all hypotheses side by side, float [B, R, H, 0, d]."""
         empty = tf.zeros([batch, directions, self.heads, 0, self.width // self.heads], self.compute_dtype)
         return {"memories": {"inputs": empty}}
 
@@ -294,6 +297,6 @@ class DecoderConvolution(_Convolution):
         weights = tf.repeat(weights, hypotheses, axis=4) * tf.cast(visible, weights.dtype)
         y = tf.matmul(weights, inputs)
         y = tf.reshape(tf.transpose(y, [0, 1, 3, 2, 4]), [-1, self.width])
-        # The oldest step is out of the next one's reach.
+        # The next step no longer needs the oldest step.
         kept = inputs[..., -(self.taps - 1) * hypotheses :, :] if self.taps > 1 else inputs[..., :0, :]
         return self.output_projection(y), {"memories": {"inputs": kept}}

@@ -1,4 +1,4 @@
-"""Embeddings of tokens, of feature vectors and of the target space, and positions."""
+"""Embeddings of tokens, feature vectors and the target space, learned vectors, and position vectors."""
 
 import math
 
@@ -15,10 +15,10 @@ _MAX_TIMESCALE = 10000.0
 
 
 class TokenEmbedding(Layer):
-    """A matrix of token embeddings; the softmax may use it, too (Press & Wolf 2017).
+    """A matrix of token embeddings, which the softmax may share (Press & Wolf 2017).
 
-    Rows are initialized N(0, 1/D) and multiplied by sqrt(D) when read (T2T's "sqrt_depth");
-    PAD (id 0) reads as zeros.
+    Rows are initialized from N(0, 1/D) and multiplied by sqrt(D) when they are looked up (T2T's "sqrt_depth").
+    The embedding of PAD (id 0) is zero.
     """
 
     def __init__(self, vocab_size: int, width: int, *, multiply: bool = True, **kwargs: object) -> None:
@@ -33,20 +33,20 @@ class TokenEmbedding(Layer):
             name="embeddings",
             shape=(self.vocab_size, self.width),
             initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
-            autocast=False,  # the few rows are gathered before they are cast, not the whole matrix cast before
+            autocast=False,  # so that only the gathered rows are cast, not the whole matrix
         )
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return Description(role.replace("_", " "), shape=f"{self.vocab_size:,} x {self.width}")
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         """Embeds ids int32 [...] as float [..., D]."""
-        # Read before it is gathered from: a gather from the variable itself makes TensorFlow copy the whole matrix at
-        # every later read, and the softmax may read the same one.
+        # The matrix is read before the gather: a gather from the variable itself makes TensorFlow copy the whole matrix
+        # at every later read, and the softmax may read the same matrix.
         rows = tf.cast(tf.gather(tf.convert_to_tensor(self.matrix.value), ids), self.compute_dtype)
         real = tf.cast(tf.not_equal(ids, 0), rows.dtype)[..., tf.newaxis]
-        # What ends a sentence or says its direction is kept, as the paper keeps the ends.
+        # EOS and direction tags are never cut; SimCut's paper keeps the ends of sentences.
         control = (ids < FIRST_TEXT_ID) & (ids != UNK_ID)
         return cut_tokens(rows * (real * tf.cast(self.multiplier, rows.dtype)), kept=control)
 
@@ -57,10 +57,10 @@ def sinusoids(positions: tf.Tensor, width: int, layout: str = "concat") -> tf.Te
     Args:
       positions: int [N], counted from 0.
       width: D.
-      layout: ``concat`` is T2T's: all sines, then all cosines, with D/2 timescales that grow
-        geometrically from 1 to 10000 inclusive. ``interleaved`` is Vaswani et al.'s:
-        sin(p / 10000^(k/D)) at even k, cos(p / 10000^((k-1)/D)) at odd k. He et al. (2018), who
-        cite it, print k/D at odd k, too.
+      layout: ``concat`` is T2T's layout: all sines, then all cosines, with D/2 timescales that grow
+        geometrically from 1 to 10000 inclusive. ``interleaved`` is the layout of Vaswani et al.:
+        sin(p / 10000^(k/D)) at even k, cos(p / 10000^((k-1)/D)) at odd k. He et al. (2018) cite
+        this layout but print k/D at odd k as well.
 
     Returns:
       float32 [N, D].
@@ -78,15 +78,15 @@ def sinusoids(positions: tf.Tensor, width: int, layout: str = "concat") -> tf.Te
 
 
 class LearnedVectors(Layer):
-    """A few learned vectors that are added to embeddings; initialized N(0, 1/D)."""
+    """A few learned vectors that are added to embeddings, initialized from N(0, 1/D)."""
 
     def __init__(self, count: int, width: int, **kwargs: object) -> None:
-        """Initializes the layer for ``count`` vectors of D = ``width`` numbers."""
+        """Initializes the layer for ``count`` vectors of width D = ``width``."""
         super().__init__(**kwargs)
         self.count, self.width = count, width
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         names = {"side_embedding": "vectors of source and target", "sos": "start of the target"}
         name = names.get(role, role.replace("_", " "))
         return Description(name, "", f"{self.count} x {self.width}", "He et al. 2018", "")
@@ -100,12 +100,12 @@ class LearnedVectors(Layer):
         )
 
     def vector(self, index: int) -> tf.Tensor:
-        """Returns one of the vectors, float [D]."""
+        """Returns the vector with an index, float [D]."""
         return self.value(self.matrix)[index]
 
 
 class TargetSpaceEmbedding(LearnedVectors):
-    """A learned vector for the kind of target, added to the encoder's input (T2T has 32 kinds)."""
+    """A learned vector for the kind of target, which is added to the encoder's input; T2T has 32 kinds."""
 
     SPACES = 32
 
@@ -115,23 +115,23 @@ class TargetSpaceEmbedding(LearnedVectors):
         self.space = space
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return Description("target space", f"number {self.space}", f"{self.SPACES} x {self.width}")
 
     def call(self) -> tf.Tensor:
-        """Returns the vector of the space, float [D]."""
+        """Returns the vector of the target space, float [D]."""
         return self.vector(self.space)
 
 
 class FeatureEmbedding(Projection):
-    """x W + b for every feature vector of a source; a vector of zeros alone is padding and stays zeros.
+    """The projection x W + b of every feature vector of a source; a vector of only zeros is padding and stays zero.
 
-    As Anderson et al. (2018, https://arxiv.org/abs/1707.07998) and those who put a Transformer behind their features do
-    it: a learned projection from the features' size F to the model's width D.
+    A learned projection from the features' size F to the model's width D is used by Anderson et al. (2018,
+    https://arxiv.org/abs/1707.07998) and by later work that feeds their features to a Transformer.
     """
 
     def __init__(self, size: int, width: int, **kwargs: object) -> None:
-        """Initializes the layer for ``size`` F and ``width`` D; ``initializer`` is W's."""
+        """Initializes the layer for size F and width D; the keyword ``initializer`` is that of W."""
         super().__init__(width, use_bias=True, **kwargs)
         self.size = size
 
@@ -140,14 +140,14 @@ class FeatureEmbedding(Projection):
         super().build((None, self.size))
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return Description("projection of feature vectors", shape=f"{self.size:,} -> {self.parts[0]}")
 
     def call(self, features: tf.Tensor) -> tf.Tensor:
         """Projects features float [B, S, F] to float [B, S, D] in the compute dtype."""
         features = tf.convert_to_tensor(features)
         real = tf.cast(real_positions(features), self.compute_dtype)[..., tf.newaxis]
-        # F may have been lost on the way, where a batch was divided into slices.
+        # The static size F may be lost if a batch was divided into slices.
         rows = tf.reshape(tf.cast(features, self.compute_dtype), [-1, self.size])
         shape = tf.shape(features)
         return cut_tokens(tf.reshape(self.rows(rows), [shape[0], shape[1], sum(self.parts)]) * real)

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward sublayer (Vaswani et al. 2017, section 3.3; Shazeer 2020 for the gated ones)."""
+"""The position-wise feed-forward sublayer (Vaswani et al. 2017, section 3.3; gated variants: Shazeer 2020)."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ GATED: dict[str, Activation] = {"glu": tf.nn.sigmoid, "geglu": _gelu, "swiglu": 
 
 
 class FeedForward(Layer):
-    """Two projections with bias and an activation, or a gated pair, between them."""
+    """Two projections with biases and an activation between them; in gated variants, the first projection is a pair."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
         super().__init__(**kwargs)
@@ -39,7 +39,7 @@ class FeedForward(Layer):
         self.outer.build((None, self.filter_width))
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         shape = f"{self.width} -> {self.filter_width:,} -> {self.width}"
         return Description("feed-forward", self.activation, shape)
 
@@ -48,7 +48,7 @@ class FeedForward(Layer):
         rows = tf.reshape(x, [-1, self.width])
         y, factor = self.inner.rows(rows), 1.0
         if self.activation == "relu":
-            # The kept units' factor goes to the next kernel.
+            # The factor that scales the kept units up is applied to the next kernel.
             y, factor = relu_dropout(y, self.relu_dropout, training)
         elif self.activation in GATED:
             gate, linear = self.inner.split(y)

@@ -1,7 +1,7 @@
-"""Gradients that layers write out themselves, and left out where a graph has none.
+"""Custom gradients of layers, which can be left out of graphs that need no gradients.
 
-Of every function with a gradient of its own, TensorFlow keeps a node that stands for the gradient; a SavedModel keeps
-the gradient's graph as well, and whoever loads it builds that again. A search, and what is exported of it, needs none.
+For every function with a custom gradient, TensorFlow keeps a node that stands for the gradient. A SavedModel also keeps
+the gradient's graph, which is built again when the model is loaded. A search and its export need no gradients.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ _forward_only = contextvars.ContextVar("forward_only", default=False)
 
 @contextlib.contextmanager
 def forward_only() -> Iterator[None]:
-    """Leaves out the gradients of every ``custom_gradient`` function that is called inside.
+    """Leaves out the custom gradients of all ``custom_gradient`` functions that are called inside.
 
-    TensorFlow would differentiate such a function op by op: the same gradient, but with more memory.
+    TensorFlow can still differentiate such a function op by op, with the same gradient but more memory.
     """
     token = _forward_only.set(True)
     try:
@@ -29,9 +29,9 @@ def forward_only() -> Iterator[None]:
 
 
 def custom_gradient(function: Callable[..., tuple[Any, Callable[..., Any]]]) -> Callable[..., Any]:
-    """Gives a function the gradient that it returns with its result, as ``tf.custom_gradient``.
+    """Gives a function the gradient that it returns with its result, like ``tf.custom_gradient``.
 
-    For what runs in training alone, such as dropout, TensorFlow's own is enough.
+    ``tf.custom_gradient`` itself is enough for functions that run only in training, such as dropout.
     """
     differentiable = tf.custom_gradient(function)
 

@@ -1,22 +1,23 @@
-"""Mixed attention: of a target position to the source and to its own past, in one softmax (He et al. 2018, section 3).
+"""Mixed attention: a target position attends to the source and its own past in one softmax (He et al. 2018, section 3).
 
-Both sides are read at the same layer's input, with the same projections:
+Both sides are read as inputs of the same layer, with the same projections:
 
     Mixed_Attention(Q, K, V) = softmax(Q K^T / sqrt(d) + M) V      (equation 3)
 
-with queries of the m target positions, keys and values of the n source and the m target positions side by side, and
-M(i, j) = 0 for j < n (the source) or j <= i + n (the past and position i itself), else -infinity. Padding of the source
-is masked, too. d is a head's width, as in the program that the paper extends (``attention_scale``).
+The queries are those of the m target positions. The keys and values are those of the n source positions followed by
+those of the m target positions. M(i, j) is 0 for j < n (the source) or j <= i + n (the past and position i itself) and
+-infinity otherwise. Source padding is also masked. d is the width of a head, as in the program that the paper extends
+(``attention_scale``).
 
-In whole sequences the rows of both sides stand in one matrix, the source's before the target's: projections, norms and
-feed-forward sublayers are one product for both.
+In whole sequences, the rows of both sides form one matrix, with the source rows before the target rows. Projections,
+normalizations and feed-forward sublayers process both in one operation.
 
-``BothSides`` is what a layer is asked for, whatever its projections are: ``MixedAttention`` has self-attention's;
+``BothSides`` is the interface of all layers of this kind. ``MixedAttention`` has the projections of self-attention;
 ``mixed_dual_context`` and ``synchronous_mixed_attention`` have others.
 
 Legend: B sentences, S source positions, T target positions, R directions (1, or 2 in synchronous decoding), K
-hypotheses of a direction, H heads, D the model's width, d a head's. Where R is 2, what has an axis H or T of the target
-has R before H, [B, R, H, T, d], and the target's rows are B * R * T.
+hypotheses of a direction, H heads, D width of the model, d width of a head. If R is 2, tensors of the target have an
+axis R before H, [B, R, H, T, d], and the target has B * R * T rows.
 """
 
 import dataclasses
@@ -39,17 +40,17 @@ Show = Callable[[str, tf.Tensor], None]
 
 @dataclasses.dataclass(frozen=True)
 class SideBySide:
-    """The places of source and target positions among the rows [B * S + B * R * T, ...], and what they may attend to.
+    """The layout of source and target positions in the rows [B * S + B * R * T, ...], and what they may attend to.
 
     Attributes:
       source: int32 scalar, S.
-      target: [T], or [R, T] where R is 2; T int32 scalar.
+      target: [T], or [R, T] if R is 2; T is an int32 scalar.
       rows: int32 [2], B * S and B * R * T.
-      real: bool [B, S], which positions of the source are not padding.
+      real: bool [B, S], False at source padding.
       mixed: Whether a target position sees the source in the same softmax as its past.
       source_bias: float32 [B, 1, 1, S], added to logits over the source: 0 at its tokens, which every position may see.
-      target_bias: float32 [B, 1, T, S + T], 0 where M of equation 3 is and there is no padding; where a target position
-        sees the target alone, [1, 1, T, T]. (R = 2: an axis of 1 more.)
+      target_bias: float32 [B, 1, T, S + T], 0 where M of equation 3 is 0 and there is no padding. If a target position
+        sees only the target, [1, 1, T, T]. If R is 2, there is one more axis of size 1.
     """
 
     source: tf.Tensor
@@ -62,7 +63,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, inputs: tf.Tensor, targets: tf.Tensor, mixed: bool, **more: Any) -> Self:
-        """Returns the layout of inputs int32 [B, S] and targets int32 [B, T], or of two directions [B, 2, T]."""
+        """Returns the layout of inputs int32 [B, S] and targets int32 [B, T], or [B, 2, T] for two directions."""
         mask, shape = padding_mask(inputs), tf.shape(targets)
         source_bias, past = mask_bias(mask), mask_bias(causal_mask(shape[-1]))
         two = targets.shape.rank == 3
@@ -80,20 +81,20 @@ class SideBySide:
         )
 
     def split(self, rows: tf.Tensor) -> list[tf.Tensor]:
-        """Splits rows [B * S + B * R * T, ...] into the source's and the target's."""
+        """Splits rows [B * S + B * R * T, ...] into those of the source and those of the target."""
         return tf.split(rows, self.rows, axis=0)
 
     def seen_by_target(self, of_source: tf.Tensor) -> tf.Tensor:
-        """Returns what is the source's, [B, ...], so that it is broadcast to the target's, [B, ...] or [B, 2, ...]."""
+        """Returns a source tensor [B, ...] reshaped so that it broadcasts to target tensors [B, ...] or [B, 2, ...]."""
         return of_source if len(self.target) == 1 else of_source[:, tf.newaxis]
 
 
 @dataclasses.dataclass(frozen=True)
 class MixedStepContext(StepContext):
-    """The step context of mixed attention, with C columns of the hypotheses' past, K for every step.
+    """The step context of mixed attention, with C columns for the hypotheses' past, K for every step.
 
     Attributes:
-      source_bias: float32 [B, 1, 1, 1, S], added to logits over the source alone.
+      source_bias: float32 [B, 1, 1, 1, S], added to logits over only the source.
       joint_bias: float32 [B, R, 1, K, S + C], added to logits over the source and the past.
       columns: int32 [2], S and C.
     """
@@ -104,7 +105,7 @@ class MixedStepContext(StepContext):
 
     @classmethod
     def of(cls, context: Any, source_bias: tf.Tensor, **more: Any) -> Self:
-        """Returns a StepContext for layers that also read the source, under float32 [B, 1, 1, 1, S]."""
+        """Returns a StepContext extended for layers that also read the source, with bias float32 [B, 1, 1, 1, S]."""
         return cls(
             **{field.name: getattr(context, field.name) for field in dataclasses.fields(context)},
             source_bias=source_bias,
@@ -115,50 +116,53 @@ class MixedStepContext(StepContext):
 
 
 class BothSides(Mixer):
-    """All ways of looking through projections that source and target share; a mixin of mixers that have such.
+    """A mixin that implements the attention of both sides for mixers with projections that source and target share.
 
-    The layer has ``heads``, ``scale`` and ``attention_dropout``, the decoder mixers' ``start`` and ``step`` (of a
-    target position to its past alone), and the methods below that raise NotImplementedError.
+    The mixer must provide ``heads``, ``scale`` and ``attention_dropout``; the methods ``start`` and ``step`` of decoder
+    mixers, in which a target position attends only to its past; and the methods below that raise NotImplementedError.
     """
 
     heads: int
     scale: float
     attention_dropout: float
 
-    # === What a layer has ===
+    # === To be implemented by the mixer ===
 
     def project_rows(self, y: tf.Tensor, sides: SideBySide) -> list[list[tf.Tensor]]:
-        """Projects rows float [B * S + B * R * T, D] to queries, keys and values, float [B, H, length, d], by side."""
+        """Projects rows float [B * S + B * R * T, D] to each side's queries, keys, values, float [B, H, length, d]."""
         raise NotImplementedError
 
     def project_source(self, y: tf.Tensor, real: tf.Tensor) -> list[tf.Tensor]:
-        """Projects source rows float [B * S, D], of which bool [B, S] are real, to float [B, H, S, d] three times."""
+        """Projects source rows float [B * S, D] to queries, keys and values float [B, H, S, d].
+
+        ``real`` bool [B, S] is False at padding.
+        """
         raise NotImplementedError
 
     def queries(self, y: tf.Tensor, parts: list[Any]) -> tf.Tensor:
-        """Projects rows float [B * ... * K, D] to queries alone, float [B, ..., H, K, d]; parts = [..., K]."""
+        """Projects rows float [B * ... * K, D] only to queries, float [B, ..., H, K, d]; parts is [..., K]."""
         raise NotImplementedError
 
     def extend(self, y: tf.Tensor, context: StepContext, state: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-        """Projects a new position of every hypothesis, rows float [B * R * K, D].
+        """Projects one new position of every hypothesis, rows float [B * R * K, D].
 
         Returns:
-          Its queries, the keys and values of all positions with the new ones, float [B, R, H, K or C, d], and the new
-          state, which has them.
+          Its queries float [B, R, H, K, d], the keys and the values of all positions including the new one float
+          [B, R, H, C, d], and the new state, which contains them.
         """
         raise NotImplementedError
 
     def joined(self, found: tf.Tensor) -> tf.Tensor:
-        """Projects what all heads have found side by side, float [N, H * d], to the layer's output float [N, D]."""
+        """Projects the results of all heads side by side, float [N, H * d], to the layer's output float [N, D]."""
         raise NotImplementedError
 
     @property
     def found_width(self) -> int:
-        """H * d of the values."""
+        """The width H * d of all heads' results side by side."""
         raise NotImplementedError
 
     def show(self, show: Show | None, name: str, weights: tf.Tensor) -> None:
-        """Passes distributions float [B, H, T, S] on; a layer may give parts of them names of their own."""
+        """Passes distributions float [B, H, T, S] to ``show`` if it is given; a layer may split and rename them."""
         if show is not None:
             show(name, weights)
 
@@ -167,17 +171,17 @@ class BothSides(Mixer):
     def mix_rows(
         self, y: tf.Tensor, sides: SideBySide, with_source: bool, training: bool = False, show: Show | None = None
     ) -> tuple[tf.Tensor, Memory]:
-        """Attends from both sides' positions to what each may see.
+        """Attends from the positions of both sides to the positions that each may see.
 
         Args:
-          y: float [B * S + B * R * T, D], the source's rows before the target's.
-          sides: What is where.
-          with_source: Whether the source's positions attend, too; otherwise they are only attended to.
+          y: float [B * S + B * R * T, D], the rows of the source, then the rows of the target.
+          sides: The layout of the rows.
+          with_source: Whether the source positions also attend; otherwise they are only attended to.
           training: Whether attention dropout is applied.
-          show: Gets the distributions.
+          show: Receives the distributions.
 
         Returns:
-          float [B * S + B * R * T, D], or [B * R * T, D] without the source, and the source's keys and values float
+          float [B * S + B * R * T, D], or [B * R * T, D] without the source; and the source's keys and values float
           [B, H, S, d].
         """
         source, target = self.project_rows(y, sides)
@@ -193,14 +197,14 @@ class BothSides(Mixer):
     def look_from_target(
         self, target: list[tf.Tensor], memory: Memory, sides: Any, training: bool, show: Show | None
     ) -> tf.Tensor:
-        """Returns what the target's heads find in the source and the past, or in the past alone, float [B, H, T, d].
+        """Returns the heads' results of the target's attention to source and past, or only to the past: [B, H, T, d].
 
         Args:
           target: Queries, keys and values of the target, float [B, H, T, d].
           memory: Keys and values of the source, float [B, H, S, d].
-          sides: What is where, a SideBySide.
+          sides: The layout of the rows, a SideBySide.
           training: Whether attention dropout is applied.
-          show: Gets the distributions.
+          show: Receives the distributions.
         """
         query, *seen = target
         if sides.mixed:
@@ -214,14 +218,14 @@ class BothSides(Mixer):
     def attend_to_source(
         self, y: tf.Tensor, memory: Memory, sides: SideBySide, training: bool = False, show: Show | None = None
     ) -> tf.Tensor:
-        """Attends from the target's rows float [B * R * T, D] to the source alone; arguments as of ``mix_rows``."""
+        """Attends from the target rows float [B * R * T, D] only to the source; see ``mix_rows`` for the arguments."""
         keys, values, bias = (sides.seen_by_target(part) for part in (*memory, sides.source_bias))
         found, weights = self.look(self.queries(y, sides.target), keys, values, bias, training)
         self.show_of_target(show, "source_attention", weights)
         return self.joined(self.rows_of(found))
 
     def show_of_target(self, show: Show | None, name: str, weights: tf.Tensor) -> None:
-        """Passes the target's distributions on, by direction where there are two: [B, H, T, S] or [B, 2, H, T, S]."""
+        """Passes the target's distributions to ``show``: [B, H, T, S], or [B, 2, H, T, S] separately by direction."""
         if weights.shape.rank == 4:
             self.show(show, name, weights)
             return
@@ -232,10 +236,12 @@ class BothSides(Mixer):
     def look(
         self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Attends in whole sequences with queries float [..., H, T, d], keys and values float [..., H, S, d].
+        """Attends with queries float [..., H, T, d] to keys and values float [..., H, S, d] in whole sequences.
 
-        Under a bias as of ``mask_bias``. Returns what the heads found, float [..., H, T, d], and the distributions
-        float [..., H, T, S] before dropout.
+        ``bias`` is added to the logits; see ``mask_bias``.
+
+        Returns:
+          The heads' results float [..., H, T, d], and the distributions float [..., H, T, S] before dropout.
         """
         weights = attention_weights(query, keys, bias, self.scale)
         return tf.matmul(dropout(weights, self.attention_dropout, training), values), weights
@@ -249,9 +255,10 @@ class BothSides(Mixer):
     def mix_source(
         self, y: tf.Tensor, real: tf.Tensor, bias: tf.Tensor, training: bool = False, show: Show | None = None
     ) -> tuple[Memory, tf.Tensor]:
-        """Attends from the source's rows float [B * S, D], real where bool [B, S], to the source under a bias.
+        """Attends from the source rows float [B * S, D] to the source; ``real`` bool [B, S] is False at padding.
 
-        Returns the memory that steps attend to, see ``source_memory``, and float [B * S, D].
+        Returns:
+          The keys and values for decoding, see ``source_memory``, and the layer's output float [B * S, D].
         """
         query, keys, values = self.project_source(y, real)
         found, weights = self.look(query, keys, values, bias, training)
@@ -261,23 +268,24 @@ class BothSides(Mixer):
     # === Step by step ===
 
     def source_memory(self, y: tf.Tensor, real: tf.Tensor) -> Memory:
-        """Projects source rows to keys and values float [B, 1, H, S, d], once for all steps; see ``mix_source``."""
+        """Projects source rows to keys and values float [B, 1, H, S, d] for all decoding steps; see ``mix_source``."""
         return _memory(*self.project_source(y, real)[1:])
 
     def mixed_step(self, y: tf.Tensor, context: Any, source: Memory, state: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
-        """Attends from one new position of every hypothesis to the source and to its own past, in one softmax.
+        """Attends from one new position of every hypothesis to the source and to its own past in one softmax.
 
-        The source's memory is neither tiled nor joined with the hypotheses': their logits are.
+        The source's keys and values are neither tiled nor concatenated with those of the hypotheses; only the logits
+        are concatenated.
 
         Args:
           y: float [B * R * K, D].
           context: The step, a MixedStepContext.
-          source: Keys and values float [B, 1, H, S, d], as from ``source_memory``.
-          state: As from ``start`` or the step before.
+          source: Keys and values float [B, 1, H, S, d] from ``source_memory``.
+          state: From ``start`` or the previous step.
 
         Returns:
-          float [B * R * K, D], the distributions over the source and the columns of the past float [B, R, H, K, S + C],
-          and the new state.
+          float [B * R * K, D]; the distributions over the source and the columns of the past, float
+          [B, R, H, K, S + C]; and the new state.
         """
         query, keys, values, state = self.extend(y, context, state)
         query *= tf.cast(self.scale, query.dtype)
@@ -289,9 +297,10 @@ class BothSides(Mixer):
         return self.joined(self.rows_of(found)), weights, state
 
     def source_step(self, y: tf.Tensor, context: MixedStepContext, source: Memory) -> tuple[tf.Tensor, tf.Tensor]:
-        """Attends from rows float [B * R * K, D] to the source's memory alone.
+        """Attends from rows float [B * R * K, D] only to the source's keys and values.
 
-        Returns float [B * R * K, D] and the distributions float [B, R, H, K, S].
+        Returns:
+          float [B * R * K, D] and the distributions float [B, R, H, K, S].
         """
         query = self.queries(y, list(context.hypotheses))
         found, weights = self.look(query, source[0], source[1], context.source_bias)
@@ -300,13 +309,13 @@ class BothSides(Mixer):
 
 @registry.register_layer("shared_mixer", "self_attention")
 class MixedAttention(BothSides, SelfAttention):
-    """Mixed attention; the weights are self-attention's."""
+    """Mixed attention, with the weights of self-attention."""
 
     layer_name = "attention"
     extend = SelfAttention.extend
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return Description("mixed attention", "", shape_of_heads(self), "He et al. 2018")
 
     def project_rows(self, y: tf.Tensor, sides: SideBySide) -> list[list[tf.Tensor]]:
@@ -319,12 +328,12 @@ class MixedAttention(BothSides, SelfAttention):
         return self.project_step(y, [tf.shape(real)[1]])
 
     def source_memory(self, y: tf.Tensor, real: tf.Tensor) -> Memory:
-        """Projects source rows to keys and values, and not to queries; see BothSides."""
+        """Projects source rows to keys and values but not to queries; see BothSides."""
         rows = tf.split(self._projected(y, self.key_width, None), [self.key_width, self.value_width], axis=-1)
         return _memory(*(self._side_by_side(part, [tf.shape(real)[1], self.heads]) for part in rows))
 
     def queries(self, y: tf.Tensor, parts: list[Any]) -> tf.Tensor:
-        """Projects rows to queries alone; see BothSides."""
+        """Projects rows only to queries; see BothSides."""
         return self._side_by_side(self._projected(y, 0, self.key_width), [*parts, self.heads])
 
     def joined(self, found: tf.Tensor) -> tf.Tensor:
@@ -333,31 +342,31 @@ class MixedAttention(BothSides, SelfAttention):
 
     @property
     def found_width(self) -> int:
-        """Width of the values, all heads together."""
+        """The width of the values of all heads together."""
         return self.value_width
 
     def _projected(self, y: tf.Tensor, start: int, end: int | None) -> tf.Tensor:
-        """Projects rows float [N, D] to some of the columns of queries, keys and values side by side."""
+        """Projects rows float [N, D] to the columns start to end of queries, keys and values side by side."""
         rows = tf.matmul(y, tf.cast(self.qkv.kernel.value[:, start:end], self.compute_dtype))
         return rows if self.qkv.bias is None else rows + tf.cast(self.qkv.bias.value[start:end], rows.dtype)
 
 
 def _memory(keys: tf.Tensor, values: tf.Tensor) -> Memory:
-    """Turns keys and values float [B, H, S, d] into what steps attend to, float [B, 1, H, S, d]."""
+    """Adds the direction axis for decoding to keys and values float [B, H, S, d]: float [B, 1, H, S, d]."""
     return keys[:, tf.newaxis], values[:, tf.newaxis]
 
 
 def _behind(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """Puts the target's keys or values float [B, H, T, d] behind the source's; [B, 2, H, T, d] behind [B, 1, ...]."""
+    """Appends the target's keys or values to the source's: [B, H, T, d] to [B, H, S, d], [B, 2, ...] to [B, 1, ...]."""
     if target.shape.rank == 5:
         source = tf.repeat(source, target.shape[1], axis=1)
     return tf.concat([source, target], axis=-2)
 
 
 def joint_bias(source_bias: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Joins what is added to logits over the source, float32 [..., S], and over the target or the past, [..., C].
+    """Concatenates a bias over the source, float32 [..., S], and one over the target or the past, float32 [..., C].
 
-    The result is float32 [..., S + C]; the axes before the last are broadcast to each other.
+    The result is float32 [..., S + C]; all axes except the last are broadcast to each other.
     """
     parts = (source_bias, bias)
     shape = tf.broadcast_dynamic_shape(*(tf.shape(part)[:-1] for part in parts))
@@ -366,9 +375,9 @@ def joint_bias(source_bias: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 
 def source_part(weights: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
-    """Returns the part over the source of a mixed distribution float [..., S + C] as a distribution of its own.
+    """Returns the normalized source part of a mixed distribution float [..., S + C].
 
-    It is float32 [..., S] and adds up to 1, or to 0 where nothing of the distribution is on the source.
+    It is float32 [..., S] and sums to 1, or to 0 if the source has no part of the distribution.
     """
     part = tf.cast(weights[..., :source], tf.float32)
     return tf.math.divide_no_nan(part, tf.reduce_sum(part, axis=-1, keepdims=True))

@@ -1,20 +1,22 @@
 """The dual contextual module in layers that source and target share: Ampomah et al. (2021) in He et al. (2018).
 
-With r what a layer's norm has made of both sides, l_c their local contexts, and mixed attention as in
-``layers/mixed_attention.py``, a target position finds
+Let r be the normalized states of both sides, l_c their local contexts, and Mixed the mixed attention of
+``layers/mixed_attention.py``. A target position computes
 
     h_l = Mixed(r, [l_c of the source; l_c of the past]),  h_g = Mixed(r, [r of the source; r of the past])
     z_hat = [h_l; h_g] W_z + b_z
 
-with projections of its own for each of the two, and a source position the same in the source alone, which is the
-module of an encoder. One set of weights serves both sides. Where a target position attends to its past and to the
-source in two sublayers, both are this module.
+h_l and h_g have separate projections. A source position computes the same from only the source, as in the module of an
+encoder. Both sides share one set of weights. If a target position attends to its past and to the source in two
+sublayers, both sublayers are this module.
 
-The local context of a side is made of that side alone. The source's neighborhood is the encoder's: centered, of an even
-size with one position more to the right or left (``dc_even_kernel``), padding being zero. The target's is the
-decoder's: it ends at the position itself. The matrix W^r is one, so the same tap is another distance on either side.
+The local context of a side depends only on that side. The source's neighborhood is that of an encoder: it is centered,
+an even size has one more position on the right or left (``dc_even_kernel``), and padding is zero. The target's
+neighborhood is that of a decoder: it ends at the position itself. There is only one matrix W^r, so that the same tap
+has a different distance on each side.
 
-Legend: B sentences, S source positions, T target positions, K hypotheses, H heads, D the model's width, d a head's.
+Legend: B sentences, S source positions, T target positions, K hypotheses, H heads, D width of the model, d width of a
+head.
 """
 
 from typing import Any
@@ -30,10 +32,10 @@ from t2t_ext.layers.mixed_attention import BothSides, Show, SideBySide
 
 @registry.register_layer("shared_mixer", "dual_context")
 class MixedDualContext(BothSides, DecoderDualContext):
-    """The module of a layer for both sides; the weights are a dual contextual module's, by the same names.
+    """The module of a layer for both sides, with the weights of a dual contextual module under the same names.
 
-    Both attentions are computed as one with 2 H heads, the local ones first: all that a head of mixed attention sees is
-    ``BothSides``'s.
+    Both attentions are computed as one with 2 H heads, the local heads first. ``BothSides`` implements the mixed
+    attention of each head.
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
@@ -61,7 +63,7 @@ class MixedDualContext(BothSides, DecoderDualContext):
         return [self._heads_of(part, [tf.shape(real)[1]]) for part in projected]
 
     def queries(self, y: tf.Tensor, parts: list[Any]) -> tf.Tensor:
-        """Projects rows to queries of both attentions; see BothSides."""
+        """Projects rows to the queries of both attentions; see BothSides."""
         projection, width = self.global_projection, 2 * self.key_width
         rows = tf.matmul(y, self.value(projection.kernel)[:, :width])
         if projection.bias is not None:
@@ -69,7 +71,7 @@ class MixedDualContext(BothSides, DecoderDualContext):
         return self._heads_of(rows, parts)
 
     def extend(self, y: tf.Tensor, context: StepContext, state: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-        """Projects a new position of every hypothesis, beside the f - 1 before it; see BothSides."""
+        """Projects a new position of every hypothesis, using also the f - 1 positions before it; see BothSides."""
         local, inputs = self._local_step(y, context, state["memories"]["inputs"])
         parts = list(context.hypotheses)
         query, keys, values = (self._heads_of(part, parts) for part in self._projected(y, local))
@@ -78,16 +80,16 @@ class MixedDualContext(BothSides, DecoderDualContext):
         return query, keys, values, {"memories": {"keys": keys, "values": values, "inputs": inputs}}
 
     def joined(self, found: tf.Tensor) -> tf.Tensor:
-        """Returns z_hat of rows [h_l; h_g] float [N, 2 H * d]."""
+        """Returns z_hat, float [N, D], for rows [h_l; h_g] float [N, 2 H * d]."""
         return self.aggregation(found)
 
     @property
     def found_width(self) -> int:
-        """Width of the values of both attentions."""
+        """The width of the values of both attentions together."""
         return 2 * self.value_width
 
     def show(self, show: Show | None, name: str, weights: tf.Tensor) -> None:
-        """Passes distributions float [B, 2 H, T, S] on as two: ``NAME/local_context`` and ``NAME/global_context``."""
+        """Splits distributions float [B, 2 H, T, S] into two, ``NAME/local_context`` and ``NAME/global_context``."""
         if show is not None:
             for kind, part in zip(("local_context", "global_context"), tf.split(weights, 2, axis=1), strict=True):
                 show(f"{name}/{kind}", part)
@@ -95,23 +97,23 @@ class MixedDualContext(BothSides, DecoderDualContext):
     # === Parts ===
 
     def _local_of_source(self, rows: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-        """Returns l_c of source rows float [B * S, D], of which bool [B, S] are real; the same shape."""
+        """Returns l_c of source rows float [B * S, D], in the same shape; ``real`` bool [B, S] is False at padding."""
         r = tf.reshape(rows, [-1, tf.shape(real)[1], self.width])
         return tf.reshape(self.source_local(r * tf.cast(real[..., tf.newaxis], r.dtype)), [-1, self.width])
 
     def _heads_of(self, rows: tf.Tensor, parts: list[Any]) -> tf.Tensor:
-        """Splits rows float [B * ... * K, 2 H * d] into float [B, ..., 2 H, K, d]; parts = [..., K], one or two."""
+        """Splits rows float [B * ... * K, 2 H * d] into float [B, ..., 2 H, K, d]; parts is [K] or [R, K]."""
         columns = self._columns(rows, [1, *parts][-2:])
         return columns if len(parts) == 2 else columns[:, 0]
 
 
 class _OtherNeighborhood(LocalContext):
-    """A local context unit with another one's weights."""
+    """A local context unit that uses the weights of another unit."""
 
     def __init__(self, hparams: TransformerHParams, before: int, unit: LocalContext, **kwargs: Any) -> None:
-        """Initializes the unit; ``before`` as of LocalContext, ``unit`` is built by its owner."""
+        """Initializes the unit; see LocalContext for ``before``. ``unit`` is built by its owner."""
         super().__init__(hparams, before, **kwargs)
         self.convolution, self.norm = unit.convolution, unit.norm
 
     def build(self, input_shape: object = None) -> None:
-        """Creates nothing."""
+        """Creates nothing, since the weights belong to the other unit."""

@@ -1,8 +1,9 @@
-"""A pretrained encoder: a backbone of KerasHub (BERT, RoBERTa, XLM-R, ...) in the Transformer encoder's place.
+"""A pretrained encoder: a KerasHub backbone (BERT, RoBERTa, XLM-R, ...) in place of the Transformer's encoder.
 
-The backbone reads what it was trained on: its start token, the text, its end token at our EOS. The state at the start
-token is left out, so that every state stands at a source position. Its dropout is off, since Keras draws it from states
-that a resumed run does not have; its own positions have an end, and a source is truncated there, before its EOS.
+The backbone reads the form of input that it was trained on: its start token, the text, and its end token in place of
+our EOS. The state at the start token is left out, so that every state belongs to a source position. The backbone's
+dropout is off, since Keras draws it from generator states that a resumed run does not have. The number of its positions
+is limited; a longer source is truncated before its EOS.
 
 Legend: B sentences, S source positions, D width of the model.
 """
@@ -26,18 +27,18 @@ _NO_DROPOUT = ("dropout", "attention_dropout", "hidden_dropout", "embedding_drop
 
 
 class PresetEncoder(Layer):
-    """A backbone without its own output heads, and a projection where its width is another than the model's.
+    """A backbone without its output heads, followed by a projection if its width differs from the model's.
 
     Attributes:
-      depth: The number of its layers.
-      longest: The most source positions that it reads, EOS included; 0: any number.
+      depth: The number of the backbone's layers.
+      longest: The largest number of source positions that it reads, including EOS; 0: no limit.
     """
 
     def __init__(self, hparams: TransformerHParams, config: Mapping[str, Any], **kwargs: Any) -> None:
-        """Makes the backbone, with fresh weights, from ``PresetTokenizer.encoder_config``.
+        """Makes the backbone, with newly initialized weights, from ``PresetTokenizer.encoder_config``.
 
         Raises:
-          UserError: It is no stack of layers over tokens.
+          UserError: The backbone is not a stack of layers over tokens.
         """
         super().__init__(**kwargs)
         self.hparams = hparams
@@ -47,11 +48,11 @@ class PresetEncoder(Layer):
         )
         self.longest = positions - (self.special["start"] is not None) if positions else 0
         self.depth = len(groups)
-        # Of each variable of the backbone, the layer that it is in, counted from 1; 0: the embeddings.
+        # For each variable of the backbone, its layer, counted from 1; 0: the embeddings.
         inside = {id(v): number for number, layer in enumerate(groups, 1) for v in layer.variables}
         self.layer_of = {id(variable): inside.get(id(variable), 0) for variable in self.backbone.variables}
         for variable in self.backbone.variables:
-            variable.trainable = variable.trainable and self.rate_of(variable) != 0  # for ``fit`` of Keras
+            variable.trainable = variable.trainable and self.rate_of(variable) != 0  # for Keras's ``fit``
         self.projection = None
         if self.backbone_width != hparams.hidden_size:
             initializer = make_initializer(hparams.initializer, hparams.initializer_gain)
@@ -60,26 +61,26 @@ class PresetEncoder(Layer):
             )
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the projection's weights."""
+        """Creates the weights of the projection if there is one."""
         if self.projection is not None:
             self.projection.build((None, self.backbone_width))
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         width = f"{self.backbone_width}" + ("" if self.projection is None else f" -> {self.hparams.hidden_size}")
         return Description("pretrained encoder", self.kind, f"{self.depth} layers, D = {width}", "KerasHub", "encoder")
 
     def call(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> EncoderOutput:
         """Encodes ids int32 [B, S] under mask bool [B, 1, 1, S].
 
-        States of positions that the backbone does not have are zeros, and masked in what is returned; what is truncated
-        ends with EOS.
+        A truncated source ends with EOS. Beyond the backbone's last position, the states are zero and the returned mask
+        is False.
         """
         start, end, pad = self.special["start"], self.special["end"], self.special["pad"]
         before = 0 if start is None else 1
         length = tf.shape(ids)[1]
         if self.longest:
-            last = ids[:, self.longest - 1 : self.longest]  # where the source is no longer, it is EOS or PAD already
+            last = ids[:, self.longest - 1 : self.longest]  # if the source is not longer, this is already EOS or PAD
             last = tf.where(tf.equal(last, PAD_ID), PAD_ID, EOS_ID)
             ids, mask = tf.concat([ids[:, : self.longest - 1], last], axis=1), mask[..., : self.longest]
         real = tf.cast(mask[:, 0, 0], tf.int32)
@@ -93,7 +94,7 @@ class PresetEncoder(Layer):
         states = self.backbone({name: given[name] for name in self.backbone.input}, training=training)
         layers = [self._projected(state[:, before:]) for state in states]
         layers[-1] = dropout(layers[-1], self.hparams.layer_prepostprocess_dropout, training)
-        if self.longest:  # whoever reads attention counts the source's positions, those that are truncated here too
+        if self.longest:  # attention distributions must cover all source positions, including the truncated ones
             missing = length - tf.shape(ids)[1]
             layers = [tf.pad(layer, [[0, 0], [0, missing], [0, 0]]) for layer in layers]
             mask = tf.pad(mask, [[0, 0], [0, 0], [0, 0], [0, missing]])
@@ -104,7 +105,7 @@ class PresetEncoder(Layer):
         return state if self.projection is None else self.projection(state)
 
     def rate_of(self, variable: Any) -> float:
-        """Returns the multiple of the learning rate that a variable learns with; 0: it is frozen."""
+        """Returns the factor on the learning rate for a variable; 0: the variable is frozen."""
         layer, frozen = self.layer_of.get(id(variable)), self.hparams.encoder_preset_frozen_layers
         if layer is None:
             return 1.0
@@ -114,13 +115,13 @@ class PresetEncoder(Layer):
         """Returns the weights of a preset by the paths of this backbone's variables.
 
         Raises:
-          UserError: KerasHub cannot read it.
+          UserError: KerasHub cannot read the preset.
         """
         import keras_hub
 
         try:
             found = keras_hub.models.Backbone.from_preset(preset)
-        except Exception as error:  # of downloads, of files, of classes that are not there
+        except Exception as error:  # failed downloads, unreadable files, missing classes
             reason = " ".join(str(error).split())[:400]
             raise UserError(f"KerasHub could not read the weights of encoder_preset={preset}: {reason}") from error
         by_path = {variable.path: variable for variable in found.variables}
@@ -128,14 +129,18 @@ class PresetEncoder(Layer):
 
 
 def _stack(description: Mapping[str, Any], policy: Any, name: str) -> tuple[Any, str, list[Any], int, int]:
-    """Returns a model of a backbone's layers' outputs, its class, its layers, its most positions and its width."""
+    """Returns a model that outputs the states of a backbone's layers; and its class, layers, positions and width.
+
+    Raises:
+      UserError: The backbone is not a stack of Transformer layers over tokens, or KerasHub is not installed.
+    """
     require_package("keras_hub", "keras-hub", "encoder_preset")
     import keras_hub  # noqa: F401 -- registers the classes of backbones
 
     config = dict(description["config"])
     config |= {key: 0.0 for key in _NO_DROPOUT if key in config}
     config["dtype"] = policy.name
-    # Variables are named after where they are, as those of other layers.
+    # The scopes name the backbone's variables by their place in the model, as in other layers.
     with keras.name_scope("model"), keras.name_scope(name), keras.name_scope("backbone"):
         made = keras.saving.deserialize_keras_object({**description, "config": config})
     kind = type(made).__name__

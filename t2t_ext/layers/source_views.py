@@ -1,7 +1,7 @@
-"""Views of the encoder that decoder layers attend to: the last layer, unless a variant says otherwise.
+"""Views of the encoder that decoder layers attend to: by default the last encoder layer, other views in variants.
 
-Legend: B sentences, S source positions, D width, N encoder layers. e_j is the output of encoder layer j, from e_1 to
-e_N, normalized.
+Legend: B sentences, S source positions, D width, N encoder layers. e_j is the normalized output of encoder layer j,
+from e_1 to e_N.
 """
 
 import dataclasses
@@ -21,11 +21,11 @@ class EncoderOutput:
     """The encoder's output for the decoder.
 
     Attributes:
-      layers: The outputs e_1 ... e_N of the encoder layers, float [B, S, D] each. In pre-norm stacks those are
-        normalized that the hparams' views see, e_N by the stack's last normalization; the others, and with
-        ``source_view=last`` all of them, are not.
-      final: float [B, S, D], e_N after the stack's final normalization, where it has one.
-      mask: bool [B, 1, 1, S], True at real positions.
+      layers: The outputs e_1 ... e_N of the encoder layers, float [B, S, D] each. In pre-norm stacks, only the layers
+        that the hparams' views use are normalized (with ``source_view=last``, none), e_N by the stack's final
+        normalization.
+      final: float [B, S, D], e_N after the stack's final normalization if there is one.
+      mask: bool [B, 1, 1, S], True at positions that are not padding.
     """
 
     layers: list[tf.Tensor]
@@ -38,11 +38,11 @@ class Reading:
     """The encoder layers that the layers of a decoder attend to, for ``--describe``.
 
     Attributes:
-      what: The formula of what decoder layer i attends to.
-      layers: For each decoder layer the encoder layers that its view is made of, from 1, none where it reads the
-        source's embeddings; empty where only the model's own code knows.
-      joined: The encoder layer that every view is joined with; 0 where none is.
-      part: The view's own weights.
+      what: The formula for the states that decoder layer i attends to.
+      layers: For each decoder layer, the encoder layers in its view, counted from 1; an empty tuple if it reads the
+        source embeddings. Empty altogether if only the model's own code knows the layers.
+      joined: The encoder layer that is joined with every view; 0: none.
+      part: The description of the view and its weights.
     """
 
     what: str
@@ -52,10 +52,10 @@ class Reading:
 
 
 class ViewNormalization(Layer):
-    """Normalizes what the decoder sees of a pre-norm encoder, whose layers' outputs are not normalized.
+    """Normalizes the layer outputs of a pre-norm encoder that the decoder uses; by themselves they are not normalized.
 
     Attributes:
-      seen: The encoder layers that have a normalization of their own here, counted from 0.
+      seen: The encoder layers that this layer normalizes, counted from 0.
     """
 
     seen: Sequence[int] = ()
@@ -68,40 +68,40 @@ class ViewNormalization(Layer):
         Args:
           states: The layers' outputs, float [B, S, D] each.
           final: The last of them, normalized.
-          final_norm: What it was normalized with.
+          final_norm: The normalization that was applied to it.
         """
         raise NotImplementedError
 
 
 class SourceViews(Layer):
-    """Views of the encoder: ``views`` computes them, ``make_attention`` makes the attention that reads them."""
+    """The views of the encoder: ``views`` computes them, ``make_attention`` makes the attention to them."""
 
     @classmethod
     def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:
-        """Returns the views that the model's hparams ask for."""
+        """Returns the layer for the views that the model's hparams select."""
         return cls(**kwargs)
 
     @classmethod
     def normalization(cls, hparams: TransformerHParams, **kwargs: Any) -> ViewNormalization | None:
-        """Returns what normalizes the encoder's layers that are seen, a part of the encoder; None: nothing does."""
+        """Returns the normalization of the encoder layers that the views use, or None; it is a part of the encoder."""
         return None
 
     def build(self, input_shape: object = None) -> None:
-        """Creates nothing, unless a view has weights."""
+        """Creates the views' weights; by default, there are none."""
 
     def read_by(self, decoder_layers: int, encoder_layers: int) -> Reading | None:
-        """Returns what a decoder of so many layers reads of the encoder; None where the views do not say."""
+        """Returns the encoder layers that a decoder with ``decoder_layers`` layers reads; None: not known."""
         return None
 
     def views(self, encoded: EncoderOutput) -> list[Any]:
         """Returns the view of each decoder layer, float [B, S, D] or whatever its attention attends to.
 
-        It is computed once for a sentence: every tensor has the sentences on axis 0.
+        Views are computed once per sentence: every tensor has the sentences on axis 0.
         """
         raise NotImplementedError
 
     def make_attention(self, hparams: TransformerHParams, layer: int, **kwargs: Any) -> SourceAttention:
-        """Returns the attention of a decoder layer, counted from 0, to its view."""
+        """Returns the cross-attention of a decoder layer, counted from 0, to its view."""
         return SourceAttention(hparams, **kwargs)
 
 
@@ -115,12 +115,12 @@ class LastView(SourceViews):
 
     @classmethod
     def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:
-        """Returns the views that the model's hparams ask for."""
+        """Returns the layer for the views that the model's hparams select."""
         return cls(hparams.decoder_layers, **kwargs)
 
     def read_by(self, decoder_layers: int, encoder_layers: int) -> Reading | None:
-        """Returns that every layer reads the last one; see SourceViews."""
-        if type(self) is not LastView:  # a view of a user's own may read what it likes
+        """Returns the reading in which every decoder layer reads the last encoder layer; see SourceViews."""
+        if type(self) is not LastView:  # a user's subclass may read other layers
             return None
         last = f"e_{encoder_layers}"
         return Reading(last, ((encoder_layers,),) * decoder_layers, 0, Description("view of the source", last))

@@ -1,7 +1,7 @@
 """The frame around every sublayer: normalization, dropout and the residual sum.
 
-T2T describes it with two strings: ``n`` normalizes, ``d`` applies dropout, ``a`` adds the input. Pre-norm is
-("n", "da"), post-norm, as printed by Vaswani et al. 2017, is ("none", "dan").
+T2T describes it with two strings of steps, before and after the sublayer: ``n`` normalizes, ``d`` applies dropout,
+``a`` adds the input. Pre-norm is ("n", "da"); post-norm, as printed by Vaswani et al. (2017), is ("none", "dan").
 """
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from t2t_ext.layers.dropout import dropout
 
 
 def final_normalization(hparams: TransformerHParams, **kwargs: object) -> LayerNormalization | None:
-    """Returns the normalization after the last layer of a stack, which pre-norm stacks need."""
+    """Returns the normalization after the last layer of a stack; None for post-norm stacks, which need none."""
     if "n" not in _steps(hparams.layer_preprocess_sequence):
         return None
     return LayerNormalization(hparams.norm_epsilon, **kwargs)
@@ -38,17 +38,20 @@ class Frame(Layer):
         self.post_norm = LayerNormalization(name="post_norm", **args) if "n" in self.post else None
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the normalizations' weights."""
+        """Creates the weights of the normalizations."""
         for norm in (self.pre_norm, self.post_norm):
             if norm is not None:
                 norm.build((None, self.width))
 
     def preprocess(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the sublayer's input for the running state float [..., D]."""
+        """Returns the sublayer's input, float [..., D], for the residual stream float [..., D]."""
         return x if self.pre_norm is None else self.pre_norm(x)
 
     def postprocess(self, x: tf.Tensor, y: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Applies dropout, residual sum and normalization to a sublayer's output y for its input x, float [..., D]."""
+        """Applies dropout, residual sum and normalization to a sublayer's output y, with residual stream x.
+
+        Both, and the result, are float [..., D].
+        """
         for step in self.post:
             if step == "d":
                 y = dropout(y, self.rate, training)

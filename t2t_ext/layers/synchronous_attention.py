@@ -1,15 +1,16 @@
 """Synchronous bidirectional attention, SBAtt (Zhou et al. 2019, section 3.2, equations 3 to 10).
 
 Two targets of a sentence are generated at once, side 0 from left to right, side 1 from right to left. A
-position attends to its own side's past (history) and, with the same projections, to what the other
-side has generated until then (future); the two results are fused.
+position attends to the past of its own side (history). With the same projections, it attends to the tokens
+that the other side has generated so far (future). The two results are fused.
 
-The sides of a sentence lie side by side, so that frames, feed-forward and source attention need not know of them:
+Both sides of a sentence form one sequence, so that frames, feed-forward sublayers and cross-attention need not
+distinguish them:
 
 * Whole sequences: float [B, 2 * T, D], inside of a mixer [B, 2, H, T, d]; ``SidesMask`` says what may be seen.
-* Steps: K hypotheses of each direction. Keys and values of both directions are in one memory
-  [B, 1, H, columns, d], column = step * 2K + direction * K + rank. A step computes its logits once, and two
-  softmaxes under the two biases of ``SynchronousStepContext``.
+* Steps: K hypotheses of each direction. Keys and values of both directions are in one cache
+  [B, 1, H, columns, d], column = step * 2K + direction * K + rank. A step computes its logits once and applies
+  two softmaxes with the two biases of ``SynchronousStepContext``.
 
 Legend: B sentences, T target positions, H heads, d width of a head, D width of the model, K hypotheses of a direction.
 """
@@ -43,22 +44,22 @@ MemoryState = dict[str, dict[str, tf.Tensor]]
 
 @dataclasses.dataclass(frozen=True)
 class SynchronousStepContext(StepContext):
-    """The step context of both directions: ``StepContext`` with the directions' bias.
+    """A ``StepContext`` with an additional bias over the columns of both directions.
 
     Attributes:
-      sides_bias: float32 [B, 1, 1, 2 * 2 * K, columns] over the columns of both directions: 0 where the hypotheses' own
-        pasts are (the first 2 * K rows), and where their partners' are (the others), -1e9 elsewhere.
+      sides_bias: float32 [B, 1, 1, 2 * 2 * K, columns]: 0 at the hypotheses' own pasts in the first 2 * K rows and at
+        the pasts of their partners in the other rows, -1e9 elsewhere.
     """
 
     sides_bias: tf.Tensor
 
 
 class SidesMask(NamedTuple):
-    """What whole sequences may see, True = visible.
+    """The masks of whole sequences, True where a position is visible.
 
     Attributes:
-      history: bool [1, 1, 1, T, T], of a side's own positions.
-      future: bool [B, 2, 1, T, T], of the other side's, by the side that looks.
+      history: bool [1, 1, 1, T, T], for positions of the same side.
+      future: bool [B, 2, 1, T, T], for positions of the other side; axis 1 is the side that attends.
     """
 
     history: tf.Tensor
@@ -66,11 +67,12 @@ class SidesMask(NamedTuple):
 
 
 def sides_mask(labels: tf.Tensor) -> SidesMask:
-    """Returns what whole sequences with labels int32 [B, 2, T] may see.
+    """Returns the masks of whole sequences with labels int32 [B, 2, T].
 
-    Position t sees its own side's positions j <= t, and the other's j <= t whose label is not PAD: the input of such a
-    j is among the 1 + t tokens that the other side has been given when t is predicted, and it is real. That of j = 0 is
-    the tag of the direction, which is there on a side of PAD alone, too; if it sees nothing, a softmax is that of all.
+    Position t sees the positions j <= t of its own side, and those positions j <= t of the other side whose label is
+    not PAD. The inputs of these are not padding and are among the 1 + t tokens that the other side has read when t is
+    predicted. Position j = 0 is always visible: its input (the direction's tag, or a zero vector) exists even on a side
+    of only PAD, and a softmax with no visible position would be over all positions.
     """
     causal = causal_mask(tf.shape(labels)[2])[tf.newaxis]
     real = tf.not_equal(tf.reverse(labels, [1]), 0) | tf.equal(tf.range(tf.shape(labels)[2]), 0)
@@ -85,15 +87,15 @@ def step_context(
     *,
     with_prefix: bool = False,
 ) -> SynchronousStepContext:
-    """Returns the context of a step.
+    """Returns the context of a step in both directions.
 
     Args:
       position: int32 scalar, the number of inputs before this one.
-      visible: bool [B, 2, K, n * K], each hypothesis's own past, see Seq2Seq.step.
-      partner_visible: bool [B, 2, K, n * K], what it sees of the other direction's columns.
-      parents: int32 [B, 2, K].
-      with_prefix: Whether the memories begin with a column of each direction that is before all hypotheses and always
-        visible.
+      visible: bool [B, 2, K, n * K], each hypothesis's own past; see Seq2Seq.step.
+      partner_visible: bool [B, 2, K, n * K], the columns of the other direction that it sees.
+      parents: int32 [B, 2, K]; see StepContext.
+      with_prefix: Whether the cache begins with one column per direction that precedes all hypotheses. Each hypothesis
+        sees both columns.
     """
     batch, hypotheses = tf.shape(visible)[0], visible.shape[2]
     same = tf.eye(SIDES, dtype=tf.bool)
@@ -114,10 +116,10 @@ def step_context(
 
 @registry.register_layer("two_way_mixer", "self_attention")
 class SidesSelfAttention(SelfAttention):
-    """Self-attention of both sides, each to its own past alone; step by step, ``SelfAttention`` does just that."""
+    """Self-attention in which each side attends only to its own past, as ``SelfAttention`` already does in steps."""
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return Description("self-attention", "each direction by itself", shape_of_heads(self))
 
     def project_sides(self, x: tf.Tensor) -> list[tf.Tensor]:
@@ -130,33 +132,33 @@ class SidesSelfAttention(SelfAttention):
         return parts if len(parts) == 3 else tf.split(parts[0], 3, axis=2)
 
     def look(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
-        """Attends with float [B, 2, H, T, d] under a mask; returns the same of the values' width."""
+        """Attends with float [B, 2, H, T, d] under a mask; returns the heads' results with the width of the values."""
         weights = attention_weights(query, keys, mask_bias(mask), self.scale)
         return tf.matmul(dropout(weights, self.attention_dropout, training), values)
 
     def mix(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: SidesMask, training: bool) -> tf.Tensor:
-        """Returns what the heads found, float [B, 2, H, T, d]."""
+        """Returns the heads' results, float [B, 2, H, T, d]."""
         return self.look(query, keys, values, mask.history, training)
 
     def call(self, x: tf.Tensor, mask: Any, training: bool = False) -> tf.Tensor:
-        """Mixes whole sequences, float [B, 2 * T, D], under a SidesMask."""
+        """Mixes whole sequences float [B, 2 * T, D] under a SidesMask."""
         query, keys, values = self.project_sides(x)  # [B, 2, H, T, d]
         y = merge_heads(self.mix(query, keys, values, mask, training))  # [B, 2, T, H * d]
         shape = tf.shape(x)
         return self.output_projection(tf.reshape(y, [shape[0], shape[1], y.shape[-1]]))
 
     def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
-        """Returns the attention distributions float [B, 1, 2, H, T, T]: history of both sides."""
+        """Returns the attention distributions float [B, 1, 2, H, T, T]: the history of both sides."""
         query, keys, _ = self.project_sides(x)
         return attention_weights(query, keys, mask_bias(mask.history), self.scale)[:, tf.newaxis]
 
 
 @registry.register_layer("two_way_mixer", "synchronous")
 class SynchronousAttention(SidesSelfAttention):
-    """SBAtt: the mixer of a decoder layer whose two directions attend to each other.
+    """SBAtt, the mixer of a decoder layer whose two directions attend to each other.
 
-    One set of projections serves both directions. Its weights are those of ``SelfAttention``, by the same names;
-    ``sb_fusion=gate`` adds ``gate/kernel``, a lambda that is trained ``lambda``.
+    Both directions share one set of projections. The weights are those of ``SelfAttention``, under the same names;
+    ``sb_fusion=gate`` adds ``gate/kernel``, and a trainable lambda adds ``lambda``.
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
@@ -186,7 +188,7 @@ class SynchronousAttention(SidesSelfAttention):
             )
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         if self.gate is not None:
             setting = f"gate of {'each head' if self.gated_heads else 'all heads'}"
         else:
@@ -198,7 +200,7 @@ class SynchronousAttention(SidesSelfAttention):
     # === Fusion ===
 
     def fuse(self, history: tf.Tensor, future: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Joins the two results of attention, float [..., H, T, d] each, to another one; equations 4 to 6."""
+        """Fuses the attention's results for history and future, float [..., H, T, d] each; equations 4 to 6."""
         future = dropout(future, self.future_dropout, training)
         if self.gate is None:
             factor = tf.cast(self.start_lambda, future.dtype)
@@ -216,13 +218,13 @@ class SynchronousAttention(SidesSelfAttention):
     # === Whole sequences ===
 
     def mix(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: SidesMask, training: bool) -> tf.Tensor:
-        """Returns what the heads found, float [B, 2, H, T, d], equations 3 and 7 for both sides at once."""
+        """Returns the heads' results for both sides at once, float [B, 2, H, T, d]; equations 3 and 7."""
         history = self.look(query, keys, values, mask.history, training)
         future = self.look(query, tf.reverse(keys, [1]), tf.reverse(values, [1]), mask.future, training)
         return self.fuse(history, future, training)
 
     def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
-        """Returns the attention distributions float [B, 2, 2, H, T, T]: history, then future of both sides."""
+        """Returns the attention distributions float [B, 2, 2, H, T, T]: the history, then the future of both sides."""
         query, keys, _ = self.project_sides(x)
         history = attention_weights(query, keys, mask_bias(mask.history), self.scale)
         future = attention_weights(query, tf.reverse(keys, [1]), mask_bias(mask.future), self.scale)
@@ -231,7 +233,11 @@ class SynchronousAttention(SidesSelfAttention):
     # === Step by step ===
 
     def start(self, batch: tf.Tensor, directions: int) -> MemoryState:
-        """Returns the empty memories of both directions together, float [B, 1, H, 0, d]."""
+        """Returns the empty key/value cache of both directions together, float [B, 1, H, 0, d].
+
+        Raises:
+          ValueError: There are not two directions.
+        """
         if directions != SIDES:
             raise ValueError(f"Synchronous attention is between two directions, not {directions}.")
         return super().start(batch, 1)
@@ -243,7 +249,7 @@ class SynchronousAttention(SidesSelfAttention):
         values = tf.concat([state["memories"]["values"], values], axis=3)
         logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
         logits = tf.cast(logits, tf.float32)  # [B, 1, H, 2 * K, columns]
-        # The same logits under two biases; as rows of one softmax and one product, which is fastest.
+        # The same logits have two biases; putting them in the rows of one softmax and one product is fastest.
         weights = tf.nn.softmax(tf.concat([logits, logits], axis=3) + context.sides_bias)
         history, future = tf.split(tf.matmul(tf.cast(weights, values.dtype), values), 2, axis=3)
         y = self.output_rows(self.fuse(history, future))

@@ -2,18 +2,18 @@
 
 Two targets of a sentence are generated at once. A position of a direction attends
 
-* to the source and its own direction's past in one softmax (history: mixed attention), or to its past alone where the
-  source has a sublayer of its own,
-* with the same projections, to what the other direction has generated until then (future),
+* to the source and the past of its own direction in one softmax (history: mixed attention), or only to this past if a
+  separate sublayer attends to the source,
+* with the same projections, to the tokens that the other direction has generated so far (future).
 
-and the two are fused as in ``layers/synchronous_attention.py``. The source is in the history alone: in both it would be
-counted twice. Neither direction changes what the source is.
+The two results are fused as in ``layers/synchronous_attention.py``. The source is only part of the history; in both, it
+would be counted twice. Neither direction influences the states of the source.
 
-The layouts are those of the two: in whole sequences the target's rows are [B, 2, T]; in steps the memories of both
-directions are one, column = step * 2K + direction * K + rank.
+The layouts are those of the modules of both papers. In whole sequences, the target's rows are [B, 2, T]. In steps, both
+directions share one cache, with column = step * 2K + direction * K + rank.
 
 Legend: B sentences, S source positions, T target positions of a direction, K hypotheses of a direction, C columns of
-both directions, H heads, d a head's width, D the model's.
+both directions, H heads, d width of a head, D width of the model.
 """
 
 import dataclasses
@@ -38,10 +38,10 @@ from t2t_ext.layers.synchronous_attention import SynchronousAttention, sides_mas
 
 @dataclasses.dataclass(frozen=True)
 class SynchronousSideBySide(SideBySide):
-    """Source and two targets.
+    """The layout of a source and two targets.
 
     Attributes:
-      future_bias: float32 [B, 2, 1, T, T], 0 at what a position of a direction may see of the other one.
+      future_bias: float32 [B, 2, 1, T, T], 0 where a position of one direction may see a position of the other.
     """
 
     future_bias: tf.Tensor
@@ -60,7 +60,7 @@ class SynchronousMixedContext(MixedStepContext):
       sides_bias: float32 [B, 1, 1, 2 * 2 * K, C]; see SynchronousStepContext.
       history_bias: float32 [B, 1, 1, 2 * K, S + C], over the source and the columns of both directions: 0 at the
         source's tokens and at the hypotheses' own pasts.
-      future_bias: float32 [B, 1, 1, 2 * K, C], 0 at what hypotheses see of the other direction.
+      future_bias: float32 [B, 1, 1, 2 * K, C], 0 at the columns of the other direction that a hypothesis sees.
       sides_columns: int32 [2], S and C.
     """
 
@@ -71,7 +71,10 @@ class SynchronousMixedContext(MixedStepContext):
 
     @classmethod
     def of(cls, context: Any, source_bias: tf.Tensor, **more: Any) -> Self:
-        """Returns a SynchronousStepContext for layers that also read the source, under float32 [B, 1, 1, 1, S]."""
+        """Returns a context for layers that also read the source, with bias float32 [B, 1, 1, 1, S].
+
+        ``context`` is a SynchronousStepContext.
+        """
         history, future = tf.split(context.sides_bias, 2, axis=3)
         return super().of(
             context,
@@ -85,16 +88,16 @@ class SynchronousMixedContext(MixedStepContext):
 
 @registry.register_layer("shared_mixer", "synchronous")
 class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
-    """Mixed attention of two directions that attend to each other; the weights are SBAtt's, by the same names."""
+    """Mixed attention of two directions that attend to each other, with SBAtt's weights under the same names."""
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return dataclasses.replace(SynchronousAttention.described(self, role), name="synchronous mixed attention")
 
     def look_from_target(
         self, target: list[tf.Tensor], memory: Memory, sides: Any, training: bool, show: Show | None
     ) -> tf.Tensor:
-        """Returns what the heads find in the history and the future, fused, float [B, 2, H, T, d]; see BothSides."""
+        """Returns the heads' fused results for history and future, float [B, 2, H, T, d]; see BothSides."""
         history = super().look_from_target(target, memory, sides, training, show)
         query, keys, values = target
         keys, values = tf.reverse(keys, [1]), tf.reverse(values, [1])  # the other direction's, [B, 2, H, T, d]
@@ -105,9 +108,9 @@ class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
         return self.fuse(history, future, training)
 
     def mixed_step(self, y: tf.Tensor, context: Any, source: Memory, state: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
-        """Attends from one new position of every hypothesis to the source, its own past and its partner's.
+        """Attends from one new position of every hypothesis to the source, its own past and its partner's past.
 
-        As BothSides; the context is a SynchronousMixedContext, the distributions are the history's.
+        See BothSides. The context is a SynchronousMixedContext, and the distributions are those of the history.
         """
         query, keys, values = self.project_step(y, [1, 2 * context.hypotheses[1]])  # [B, 1, H, 2 * K, d]
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
@@ -120,7 +123,7 @@ class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
         weights = tf.cast(weights, values.dtype)
         to_source, to_own = tf.split(weights, context.sides_columns, axis=4)
         to_partner = tf.cast(tf.nn.softmax(to_past + context.future_bias), values.dtype)
-        # Both attend to the same values: as rows of one product.
+        # Both attend to the same values, so that they are rows of one product.
         own, future = tf.split(tf.matmul(tf.concat([to_own, to_partner], axis=3), values), 2, axis=3)
         fused = self.fuse(tf.matmul(to_source, source[1]) + own, future)
         return self.output_rows(fused), weights, {"memories": {"keys": keys, "values": values}}

@@ -1,13 +1,13 @@
-"""Talking-heads attention (Shazeer, Lan, Cheng, Ding & Hou 2020, arXiv 2003.02436), in place of self-attention.
+"""Talking-heads attention (Shazeer, Lan, Cheng, Ding & Hou 2020, arXiv 2003.02436) as self-attention.
 
 With the logits J_h = Q_h K_h^T of the heads h = 1 to H, and matrices P_l and P_w [H, H]:
 
     L_g = sum_h J_h P_l[h, g],  W = softmax(L + mask),  U_g = sum_h W_h P_w[h, g],  O_g = U_g V_g
 
-The paper's three numbers of heads are one here, and J is scaled as in other attention. Both matrices begin as the
-identity, as attention whose heads do not talk: its weights, which have the same names, are what a run can start from.
+The paper's three numbers of heads are equal here, and J is scaled as in other attention. Both matrices are initially
+the identity, which gives ordinary self-attention. Its weights have the same names, so that a run can start from them.
 
-Legend: H heads, T query positions, S key positions, d a head's width; B sentences.
+Legend: H heads, T query positions, S key positions, d width of a head, B sentences.
 """
 
 from typing import Any
@@ -33,11 +33,11 @@ class TalkingHeads(SelfAttention):
         )
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         return Description("talking-heads attention", "", shape_of_heads(self), "Shazeer et al. 2020", "self-attention")
 
     def weights_of(self, query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
-        """Returns U float [..., H, T, S]; see SelfAttention. Its rows need not add up to 1."""
+        """Returns U float [..., H, T, S], whose rows need not sum to 1; see SelfAttention."""
         return _mixed(self._softmax(query, keys, bias), self.mix_weights.value)
 
     def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:

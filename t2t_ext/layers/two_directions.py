@@ -1,7 +1,7 @@
-"""Targets of both directions at once (Zhou et al. 2019): how a decoder reads them and what it is told of a step.
+"""How a decoder reads targets of both directions at once (Zhou et al. 2019), and which context each step has.
 
-Side 0 is left to right, side 1 right to left. The first input of a side is its direction's tag, or, where the tag is
-predicted, a zero vector.
+Side 0 is left to right, side 1 right to left. The first input of a side is the tag of its direction. If the tag itself
+is predicted (``predict_tag``), the first input is a zero vector.
 
 Legend: B sentences, T target positions of a side (with ``predict_tag`` one more, before the first), K hypotheses of a
 direction, D width, H heads, S source positions.
@@ -25,7 +25,7 @@ _KINDS = ("history", "future")
 
 @registry.register_layer("target_reading", "synchronous")
 class TwoDirections(OneDirection):
-    """Reads targets int32 [B, 2, T]; in the decoder the sides of a sentence lie side by side, float [B, 2 * T, D]."""
+    """Reads targets int32 [B, 2, T]; in the decoder, both sides of a sentence are one sequence, float [B, 2 * T, D]."""
 
     first_is_zero = False
 
@@ -36,9 +36,9 @@ class TwoDirections(OneDirection):
     # === Whole sequences ===
 
     def labels(self, targets: tf.Tensor) -> tf.Tensor:
-        """Returns the targets int32 [B, 2, T], with ``predict_tag`` behind their tags, [B, 2, 1 + T].
+        """Returns the targets int32 [B, 2, T]; with ``predict_tag``, each is preceded by its tag, [B, 2, 1 + T].
 
-        A side without a first label, where no loss is taken, has no tag to predict either.
+        A side whose first label is PAD has no loss, and no tag to predict either.
         """
         if not self.predicts_tag:
             return targets
@@ -48,10 +48,10 @@ class TwoDirections(OneDirection):
         return tf.concat([tf.where(tf.not_equal(first, PAD_ID), tags, PAD_ID), targets], axis=2)  # [B, 2, 1 + T]
 
     def read(self, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what the positions of both directions read and what they predict, int32 [B, 2, T] each.
+        """Returns the input ids and the labels of the positions of both directions, int32 [B, 2, T] each.
 
         Raises:
-          UserError: The targets are not two for each sentence.
+          UserError: There are not two targets for each sentence.
         """
         targets = tf.convert_to_tensor(targets)
         if targets.shape.rank != 3 or targets.shape[1] not in (SIDES, None):
@@ -63,38 +63,38 @@ class TwoDirections(OneDirection):
         labels = self.labels(targets)
         batch = tf.shape(labels)[0]
         if self.predicts_tag:
-            first = tf.zeros([batch, SIDES, 1], labels.dtype)  # PAD embeds as a zero vector
+            first = tf.zeros([batch, SIDES, 1], labels.dtype)  # the embedding of PAD is zero
         else:
             tags = tf.constant(_TAGS, labels.dtype)[tf.newaxis, :, tf.newaxis]
             first = tf.broadcast_to(tags, [batch, SIDES, 1])
         return tf.concat([first, labels[:, :, :-1]], axis=2), labels
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns what is read with a side in each row, int32 [B * 2, T]."""
+        """Returns the input ids with one side per row, int32 [B * 2, T]."""
         return tf.reshape(ids, [tf.shape(ids)[0] * SIDES, tf.shape(ids)[2]])
 
     def side_by_side(self, x: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Returns the inputs of a decoder, float [B, 2 * T, D], of the embedded rows float [B * 2, T, D]."""
+        """Returns the decoder's inputs, float [B, 2 * T, D], made from the embedded rows float [B * 2, T, D]."""
         return tf.reshape(x, [tf.shape(labels)[0], SIDES * tf.shape(labels)[2], x.shape[-1]])
 
     def mask(self, labels: tf.Tensor) -> Any:
-        """Returns what the positions of both sides may see; see SidesMask."""
+        """Returns the mask of both sides, a SidesMask."""
         return sides_mask(labels)
 
     def apart(self, x: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Returns a decoder's outputs float [B, 2 * T, D] as float [B, 2, T, D]."""
+        """Returns the decoder's outputs float [B, 2 * T, D] as float [B, 2, T, D]."""
         return tf.reshape(x, [tf.shape(labels)[0], SIDES, tf.shape(labels)[2], x.shape[-1]])
 
     def at_targets(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns of the features at all labels those at the targets, float [B, 2, T, D]."""
+        """Returns the features at the targets, float [B, 2, T, D], from the features at all labels."""
         return features[:, :, 1:] if self.predicts_tag else features
 
     def named(self, weights: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the attention distributions by direction, float [B, H, T, S] or [B, H, T, T].
 
-        Those of the encoder are as the Transformer's. In the decoder, every name ends with the direction that attends,
-        ``/l2r`` or ``/r2l``, and in self-attention with what it attends to, ``/history`` or ``/future``: of the future,
-        key j is the other direction's input j.
+        Distributions of the encoder keep the Transformer's names. In the decoder, every name gets the direction that
+        attends, ``/l2r`` or ``/r2l``. In self-attention, the part that it attends to follows, ``/history`` or
+        ``/future``; key j of the future is input j of the other direction.
         """
         named = {}
         for name, weight in weights.items():
@@ -112,18 +112,21 @@ class TwoDirections(OneDirection):
     # === Step by step ===
 
     def step_ids(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-        """Returns what a step reads, int32 [B, 2, K]: the tags first, whatever their probability."""
+        """Returns the input ids of a step, int32 [B, 2, K]; the first ones are the tags, whatever their probability."""
         first = tf.equal(position, int(self.predicts_tag))
         return tf.where(first, tf.constant(_TAGS, ids.dtype)[tf.newaxis, :, tf.newaxis], ids)
 
     def step_context(
         self, position: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor
     ) -> SynchronousStepContext:
-        """Returns what the mixers are told of a step; arguments as in ``Seq2Seq.step``."""
+        """Returns the context of a step for the mixers; see ``Seq2Seq.step`` for the arguments."""
         return step_context(position, visible, partner_visible, parents, with_prefix=self.predicts_tag)
 
     def context_before_search(self, batch: tf.Tensor, position: tf.Tensor) -> SynchronousStepContext | None:
-        """Returns the context of the step that predicts the tags; its columns are visible to all that follows."""
+        """Returns the context of the step that predicts the tags; all later steps see its columns.
+
+        Without ``predict_tag``, it is None.
+        """
         if not self.predicts_tag:
             return None
         alone = tf.ones([batch, SIDES, 1, 1], tf.bool)

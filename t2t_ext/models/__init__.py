@@ -1,1 +1,1 @@
-"""Models: one file a model; ``seq2seq`` is the contract that they share."""
+"""Models, one per file; ``seq2seq`` defines their common interface."""

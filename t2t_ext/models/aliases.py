@@ -1,6 +1,6 @@
-"""Names of the papers' models that are a Transformer, or a relative of it, with a variant in its hparams.
+"""Names for those models of the papers that are a Transformer, or a related model, with a variant set by its hparams.
 
-Variables, training and search are those of the model that each stands for; the name says which variant has to be on.
+Each one has the variables, training and search of its base model. Its name determines which variant must be on.
 """
 
 from t2t_ext.config.dynamic_conv import DynamicConvHParams
@@ -12,12 +12,12 @@ from t2t_ext.registry import register_model
 
 
 class Named(Seq2Seq):
-    """Says which variant a model's name promises, which is then checked; comes before the model among the bases.
+    """A mixin that declares, and so has checked, the variant that a model's name promises; the first of the bases.
 
     Attributes:
-      slot: The property of the hparams that the variant fills, ``mixers`` for the mixers of any layer.
-      filled_with: What fills it.
-      advice: How the variant is switched on, and what the model is without it.
+      slot: The property of the hparams that selects the variant; ``mixers`` covers the mixers of all layers.
+      filled_with: The value that the property must have (for ``mixers``, that one of them must have).
+      advice: How to switch the variant on, and which model it is without the variant.
     """
 
     slot: str
@@ -27,7 +27,7 @@ class Named(Seq2Seq):
 
 @register_model("composed_transformer")
 class ComposedTransformer(Transformer):
-    """The Transformer with any of dual context, views of the source and both directions, by its hparams alone."""
+    """The Transformer with any combination of dual context, views of the source and both directions, set by hparams."""
 
 
 @register_model("dual_context_transformer")
@@ -58,7 +58,7 @@ class CrossViewTransformer(_CrossView, Transformer):
 
 @register_model("dynamic_conv")
 class DynamicConv(Transformer):
-    """The Transformer with convolutions for self-attention, in both stacks or in one (Wu et al. 2019)."""
+    """The Transformer with convolutions in place of self-attention, in one or both stacks (Wu et al. 2019)."""
 
     hparams_class: type[HParams] = DynamicConvHParams
 
@@ -89,4 +89,4 @@ class SynchronousTransformer(_Synchronous, Transformer):
 
 @register_model("synchronous_layer_coordination")
 class SynchronousLayerCoordination(_Synchronous, LayerCoordination):
-    """One stack of layers, or two that are aligned, for a source and two targets that attend to each other."""
+    """One stack of layers, or two aligned stacks, for a source and two targets that attend to each other."""

@@ -1,21 +1,22 @@
 """Asynchronous bidirectional decoding, ABD-NMT (Zhang et al., AAAI 2018), built from the Transformer's parts.
 
-Two phases: a backward decoder generates the sentence from right to left; then the forward decoder generates it from
-left to right and attends, beside the source, to the states that the backward decoder had. It is the baseline ABD-NMT of
-Zhou et al. (2019, section 4.2 and table 6), who based it on the Transformer and describe it in two sentences.
+Decoding has two phases. First, a backward decoder generates the sentence from right to left. Then the forward decoder
+generates it from left to right and attends to the source and to the states of the backward decoder. This is the
+baseline ABD-NMT of Zhou et al. (2019, section 4.2 and table 6), who base it on the Transformer and describe it in two
+sentences.
 
-What those leave open is reconstructed here. Their 333.8M parameters are the Transformer's 207.8M (with biases in the
-projections), six decoder layers more (16 D^2 each) and six attentions more (4 D^2 each): so there is a whole second
-decoder, every layer of the forward decoder attends to the backward states with projections of its own, and both
-decoders share the target embedding and the softmax. The attention stands behind the one to the source, in a frame
-(dropout, residual sum, normalization) of its own. The backward states are the outputs of the backward decoder's last
-layer (after its final normalization, where there is one): at position j what it knew when it generated its token j, EOS
-included. Both losses are trained together, the forward loss through the backward decoder as well. The backward decoder
-generates greedily unless ``backward_beam_size`` says otherwise.
+The details that they leave open are reconstructed here. Their 333.8M parameters are the Transformer's 207.8M (with
+biases in the projections), six more decoder layers (16 D^2 each) and six more attentions (4 D^2 each). It follows that
+there is a complete second decoder, that every layer of the forward decoder attends to the backward states with its own
+projections, and that both decoders share the target embedding and the softmax. This attention follows cross-attention,
+in its own frame (dropout, residual sum, normalization). The backward states are the outputs of the backward decoder's
+last layer, after its final normalization if there is one. State j is the one from which it generated its token j; EOS
+is included. Both losses are trained together, and the gradient of the forward loss also flows through the backward
+decoder. The backward decoder generates greedily unless ``backward_beam_size`` is set.
 
-In training, side 0 is the forward decoder's target and side 1 the backward decoder's. With the reference for both, the
-forward decoder would read its future from the backward states: therefore side 1 is by default the translation of a
-right-to-left model (``pseudo=one``), which also is what the backward decoder's own words are like.
+In training, side 0 is the target of the forward decoder, and side 1 is that of the backward decoder. If both were the
+reference, the forward decoder could read its future from the backward states. By default, side 1 is therefore the
+translation of a right-to-left model (``pseudo=one``), which also resembles the backward decoder's own output.
 
 Legend: B sentences, S source positions, T target positions, U positions that the backward decoder generated, D width, V
 target vocabulary, K hypotheses.
@@ -51,7 +52,7 @@ Memory = tuple[tf.Tensor, tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class BothSources(EncoderOutput):
-    """The encoder's output and the backward decoder's states, for the forward decoder.
+    """The encoder's output together with the backward decoder's states, for the forward decoder.
 
     Attributes:
       backward: float [B, U, D], the backward decoder's states.
@@ -63,9 +64,9 @@ class BothSources(EncoderOutput):
 
 
 class ForwardDecoderLayer(DecoderLayer):
-    """A decoder layer that attends to the backward decoder's states after it has attended to the source.
+    """A decoder layer that attends first to the source and then to the backward decoder's states.
 
-    Wherever the Transformer's layer takes something of the source, this one takes the pair of it and the same of the
+    Each argument of the Transformer's layer that concerns the source is a pair here: one for the source and one for the
     backward states.
     """
 
@@ -117,7 +118,7 @@ class ForwardDecoderLayer(DecoderLayer):
 
 
 class ForwardDecoder(Decoder):
-    """A stack of such layers; it is given ``BothSources`` for what the encoder hands over."""
+    """A stack of ForwardDecoderLayers, which reads ``BothSources`` in place of an EncoderOutput."""
 
     layer_class = ForwardDecoderLayer
 
@@ -131,7 +132,7 @@ class ForwardDecoder(Decoder):
         return x if self.final_norm is None else self.final_norm(x)
 
     def start(self, encoded: Any, directions: int) -> State:
-        """Returns the state before the first step, with memories of both of BothSources."""
+        """Returns the state before the first step, with keys and values of the source and of the backward states."""
         state = super().start(encoded, directions)
         memories = [layer.backward_attention.memory(encoded.backward) for layer in self.layers]
         return {
@@ -145,13 +146,13 @@ class ForwardDecoder(Decoder):
 class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     """A Transformer with a backward decoder that generates first.
 
-    Given targets int32 [B, 2, T], features and logits are those of both decoders on these targets. Given int32 [B, T],
-    the backward decoder first generates by itself what the forward decoder attends to; features and logits are the
-    forward decoder's alone. That is how translations are searched and scored.
+    For targets int32 [B, 2, T], features and logits are those of both decoders on these targets. For targets int32
+    [B, T], the backward decoder first generates the sentence to which the forward decoder attends; features and logits
+    are only those of the forward decoder. Translations are searched and scored in this way.
 
-    The attention distributions of the forward decoder are named as the Transformer's, to the backward states
-    ``decoder/layer_i/backward_attention/future``; those of the backward decoder begin with ``backward_decoder`` and end
-    with ``/r2l``.
+    The attention distributions of the forward decoder have the Transformer's names; the attention to the backward
+    states is ``decoder/layer_i/backward_attention/future``. The names for the backward decoder begin with
+    ``backward_decoder`` and end with ``/r2l``.
     """
 
     hparams_class: type[HParams] = AsynchronousHParams
@@ -164,7 +165,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         size = self.source_feature_size
         inputs = tf.TensorSpec([None, None, size], tf.float32) if size else tf.TensorSpec([None, None], tf.int32)
         mask = tf.TensorSpec([None, 1, 1, None], tf.bool)
-        # Of its own: every graph that translates or scores calls this one; outside of graphs it would take seconds.
+        # A separate graph, which all graphs that translate or score call; outside of graphs, it would take seconds.
         self._write = tf.function(
             self._search_backward,
             input_signature=[inputs, [states] * self.hparams.encoder_layers, states, mask],
@@ -187,10 +188,11 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     def _features(
         self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
-        """Returns the outputs of both decoders on targets int32 [B, 2, T], or of the forward one on [B, T].
+        """Returns the outputs of both decoders on targets int32 [B, 2, T], or of the forward decoder on [B, T].
 
-        They are float [B, 2, T, D]: at [:, 0, t] of side 0 before t and of what the backward decoder was given of
-        side 1 (all but the last token), at [:, 1, t] of side 1 before t. Or float [B, T, D].
+        For two targets, they are float [B, 2, T, D]. The output at [:, 0, t] depends on side 0 before t and on all
+        tokens of side 1 that the backward decoder reads (all except the last); the output at [:, 1, t] depends on side
+        1 before t. For one target, they are float [B, T, D].
         """
         targets, encoded = tf.convert_to_tensor(targets), self.encode(inputs, training, record)
         if targets.shape.rank == 2:
@@ -203,7 +205,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     def _both_sources(
         self, encoded: EncoderOutput, ids: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> BothSources:
-        """Adds the states of the backward decoder as it generates ids int32 [B, U]."""
+        """Adds the states from which the backward decoder generates ids int32 [B, U] to the encoder's output."""
         own = Record()
         states = self._decode(ids, encoded, training, record and own, decoder=self.backward_decoder)
         if record is not None:
@@ -211,9 +213,9 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         return BothSources(encoded.layers, encoded.final, encoded.mask, states, padding_mask(ids))
 
     def label_weights(self, labels: tf.Tensor) -> tf.Tensor | None:
-        """Returns the weights of both decoders' losses, float32 of the shape of labels int32 [B, 2, T].
+        """Returns the weights of both decoders' losses, float32 with the shape of labels int32 [B, 2, T].
 
-        They are twice their shares, so that the loss of equal shares is the usual one. None: 1.
+        The weights are twice the shares of the losses, so that equal shares give the usual loss; None: all are 1.
         """
         forward = 2 * self.hparams.forward_loss_weight
         if forward == 1:
@@ -223,15 +225,15 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     # === The backward decoder's own search ===
 
     def generate_backward(self, inputs: tf.Tensor, encoded: EncoderOutput) -> tf.Tensor:
-        """Generates with the backward decoder: int32 [B, U] from right to left, U >= 4, padded with 0.
+        """Generates sentences with the backward decoder: int32 [B, U] from right to left, U >= 4, padded with 0.
 
-        There is an EOS unless the limit came first. The search is that of every model (``backward_beam_size``
-        hypotheses, length penalty 0.6), with limits of each sentence's own, made of the lengths of inputs int32 [B, S],
-        so that its output does not depend on the batch.
+        A sentence ends with EOS unless it reaches its limit first. The search is the one that all models use
+        (``backward_beam_size`` hypotheses, length penalty 0.6). Each sentence has its own length limit, computed from
+        its length in inputs int32 [B, S], so that its output does not depend on the batch.
         """
         return self._write(inputs, encoded.layers, encoded.final, encoded.mask)
 
-    # Traced once for all that call it, whether they ask for gradients or not: what is searched has none.
+    # Traced once for all callers, with and without gradients, since the result of a search has no gradient.
     @forward_only()
     def _search_backward(
         self, inputs: tf.Tensor, layers: list[tf.Tensor], final: tf.Tensor, mask: tf.Tensor
@@ -242,7 +244,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         limits = tf.cast(hparams.backward_length_ratio * tf.cast(lengths, tf.float32), tf.int32)
         limits = tf.where(lengths > 0, limits + hparams.backward_length_offset, 1)
         batch = tf.shape(inputs)[0]
-        # Products over fewer rows may round differently, and then the words depend on what else is in the batch.
+        # Products over fewer rows may round differently, so that the output would depend on the rest of the batch.
         missing = tf.maximum(-(-MIN_ROWS // hparams.backward_beam_size) - batch, 0)
 
         def filled_up(x: tf.Tensor) -> tf.Tensor:

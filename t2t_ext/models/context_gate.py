@@ -1,19 +1,21 @@
 """The Transformer with a context gate in every decoder layer, reconstructed.
 
-Tu et al. (TACL 2017) put a gate between source and target context of a recurrent decoder: z, a sigmoid of the word
-before, the decoder's state and the source context, scales what comes of the source, 1 - z what comes of the target. He
-et al. (2018, section 5.4) compare with a Transformer that has it, 6+6 layers with 19.08M parameters against 19.07M
-without; how it is made stands in a supplement that is not published with the paper's text.
+Tu et al. (TACL 2017) put a gate between the source and target contexts of a recurrent decoder. The gate z is a sigmoid
+of the previous word, the decoder's state and the source context; it scales the source context, and 1 - z scales the
+target context. He et al. (2018, section 5.4) compare with a Transformer that has this gate: it has 6+6 layers and
+19.08M parameters, against 19.07M without the gate. Its construction is described in a supplement that is not published
+with the paper's text.
 
-Here, in a decoder layer with what self-attention found (a) and what cross-attention found (c):
+Here, a is the result of self-attention in a decoder layer and c the result of cross-attention. In the frame of
+cross-attention, the layer computes
 
     z = sigmoid([a; c] W + b)
     x + (1 - z) a + z c        instead of        x + a + c
 
-in the frame of cross-attention. The query of cross-attention is the Transformer's, made of
-x + a. The word before is not an input of its own: the residual stream has it. z has one number for as many channels as
-a head has (``context_gate=head``: the 0.01M parameters by which the paper's two numbers differ), or one for each
-(``channel``, as Tu et al.: 19.85M).
+The query of cross-attention is computed from x + a, as in the Transformer. The previous word is not a separate input of
+the gate, since the residual stream contains it. With ``context_gate=head``, z has one number for as many channels as a
+head has, which gives the 0.01M parameters by which the paper's two numbers differ. With ``channel``, it has one number
+for each channel, as in Tu et al. (19.85M).
 
 Legend: B sentences, S source positions, T target positions, D width, H heads, R directions, K hypotheses.
 """
@@ -30,7 +32,7 @@ from t2t_ext.registry import register_model
 
 
 class ContextGate(Layer):
-    """Weighs what attention found in the source against what it found in the target."""
+    """A gate that weights the results of attention to the source and of attention to the target."""
 
     def __init__(self, hparams: ContextGateHParams, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -42,11 +44,11 @@ class ContextGate(Layer):
         )
 
     def build(self, input_shape: object = None) -> None:
-        """Creates W [2 D, H or D] and b."""
+        """Creates W [2 D, H or D] and b [H or D]."""
         self.projection.build((None, 2 * self.width))
 
     def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
+        """Returns the layer's description; see Layer."""
         of = "each channel" if self.gates == self.width else "each head"
         shape = f"2 x {self.width} -> {self.gates}"
         return Description("context gate", f"z of {of}", shape, "Tu et al. 2017", "the sum of both attentions")
@@ -60,7 +62,7 @@ class ContextGate(Layer):
 
 
 class GatedDecoderLayer(DecoderLayer):
-    """A decoder layer with a gate between what its two attentions found."""
+    """A decoder layer with a gate between the results of its two attentions."""
 
     def __init__(self, hparams: ContextGateHParams, mixer: Mixer, **kwargs: Any) -> None:
         super().__init__(hparams, mixer, **kwargs)
@@ -74,12 +76,12 @@ class GatedDecoderLayer(DecoderLayer):
     def join(
         self, x: tf.Tensor, before: tf.Tensor, mixed: tf.Tensor, found: tf.Tensor, training: bool = False
     ) -> tf.Tensor:
-        """Joins the results of both sublayers by the gate, float [..., D] each; see DecoderLayer."""
+        """Joins the results of both attentions, float [..., D] each, with the gate; see DecoderLayer."""
         return self.source_attention_frame.postprocess(x, self.context_gate(mixed, found), training)
 
 
 class GatedDecoder(Decoder):
-    """A stack of such layers."""
+    """A stack of GatedDecoderLayers."""
 
     layer_class = GatedDecoderLayer
 
@@ -91,5 +93,5 @@ class ContextGateTransformer(Transformer[ContextGateHParams]):
     hparams_class: type[HParams] = ContextGateHParams
 
     def make_decoder(self, name: str, decoder_class: type[Decoder] = GatedDecoder) -> Decoder:
-        """Returns a stack of decoder layers with gates."""
+        """Returns a stack of decoder layers with context gates."""
         return super().make_decoder(name, decoder_class)

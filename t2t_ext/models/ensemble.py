@@ -1,8 +1,8 @@
-"""Several models as one: the next token's probability is the mean of theirs (Sutskever et al. 2014, section 3.7).
+"""Ensembles, in which the next token's probability is the models' mean (Sutskever et al. 2014, section 3.7).
 
-An Ensemble keeps the contract that the search, the scores and the alignments need of a model
-(``Seq2Seq``); its "logits" are the logarithm of the mean probability. It is not a Keras model:
-it owns no variables, is not trained, and its members may differ in kind, size and precision.
+An Ensemble has those methods of ``Seq2Seq`` that search, scoring and alignment need. Its
+"logits" are the logarithms of the mean probabilities. It is not a Keras model: it owns no
+variables and is not trained. Its members may differ in kind, size and precision.
 
 Legend: B sentences, S source positions, T target positions, R directions, K hypotheses of a
 direction, V target vocabulary.
@@ -21,8 +21,8 @@ from t2t_ext.runs.chosen_runs import normalized_weights
 def log_mixture(logits: Sequence[tf.Tensor], weights: Sequence[float]) -> tf.Tensor:
     """Returns log(sum_i weights_i softmax(logits_i)), summed in the log domain, so that no probability underflows.
 
-    The members' logits float32 [..., V] are folded in one by one, by weights that add up to 1: beside the result only
-    one member's log-probabilities are held.
+    The weights sum to 1. The members' logits, float32 [..., V], are added one by one, so that only one member's
+    log-probabilities are held in memory besides the result.
     """
     total = None
     for each, weight in zip(logits, weights, strict=True):
@@ -39,19 +39,22 @@ class Ensemble:
 
     Attributes:
       members: The models.
-      weights: Their shares of the probability; they add up to 1.
-      directions: R, the same of all.
-      target_sides: How many targets of a sentence ``features`` reads at once: those that are generated at once.
-      target_vocab_size: V, likewise.
-      source_feature_size: F of a source of feature vectors, 0 of text, likewise.
-      longest_source: The most source positions that all of them read, EOS included; 0: any number.
+      weights: The models' weights in the mean probability; they sum to 1.
+      directions: R, the same for all members.
+      target_sides: Number of targets that ``features`` reads at once for a sentence; equal to ``directions``.
+      target_vocab_size: V, the same for all members.
+      source_vocab_size: Number of source ids, the same for all members.
+      source_feature_size: F for a source of feature vectors, 0 for text, the same for all members.
+      longest_source: The largest number of source positions that all members read, including EOS; 0: no limit.
     """
 
     def __init__(self, members: Sequence[Seq2Seq], weights: Sequence[float] | None = None) -> None:
-        """Joins at least one built model; weights are a positive number each, in any unit, or None: equal shares.
+        """Initializes the ensemble of one or more built models.
+
+        ``weights`` are positive numbers, one per member, which are normalized to sum to 1; None: all are equal.
 
         Raises:
-          UserError: The members do not fit together, or the weights do not fit them.
+          UserError: The members do not fit together, or the weights do not fit the members.
         """
         self.members = tuple(members)
         self.weights = normalized_weights(weights, len(self.members))
@@ -83,11 +86,11 @@ class Ensemble:
     # === Whole sequences ===
 
     def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, ...]:
-        """Returns every member's features float [B, T, D_i], for ``logits``; arguments as of Seq2Seq.features."""
+        """Returns every member's features float [B, T, D_i], for ``logits``; see Seq2Seq.features for the arguments."""
         return tuple(member.features(inputs, targets, training=training) for member in self.members)
 
     def logits(self, features: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        """Returns the log-probabilities float32 [..., V] of the members' features float [..., D_i]."""
+        """Returns the log-probabilities float32 [..., V] for the members' features float [..., D_i]."""
         logits = [member.logits(part) for member, part in zip(self.members, features, strict=True)]
         return log_mixture(logits, self.weights)
 
@@ -98,7 +101,7 @@ class Ensemble:
     # === Step by step ===
 
     def start(self, inputs: tf.Tensor) -> State:
-        """Encodes inputs int32 [B, S] with every member."""
+        """Encodes inputs int32 [B, S] with every member and returns the decoding state before the first step."""
         return {"members": [member.start(inputs) for member in self.members]}
 
     def step(
@@ -112,14 +115,14 @@ class Ensemble:
         return log_mixture([logits for logits, _ in steps], self.weights), {"members": [new for _, new in steps]}
 
     def shortlisted(self, state: State, ids: tf.Tensor) -> State:
-        """Returns the state with which steps give log-probabilities of candidates int32 [B, C] alone; see Seq2Seq."""
+        """Returns the state whose steps give only the log-probabilities of candidates int32 [B, C]; see Seq2Seq."""
         pairs = zip(self.members, state["members"], strict=True)
         return {"members": [member.shortlisted(each, ids) for member, each in pairs]}
 
     def step_with_attention(
         self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
-        """As ``step``, with the weighted mean of the members' cross-attention, float32 [B, R, K, S]."""
+        """Does the same as ``step`` and returns the weighted mean of the members' attention, float32 [B, R, K, S]."""
         steps = [
             member.step_with_attention(ids, visible, partner_visible, parents, member_state)
             for member, member_state in zip(self.members, state["members"], strict=True)
@@ -131,7 +134,7 @@ class Ensemble:
     # === Variables ===
 
     def named_variables(self) -> dict[str, tf.Variable]:
-        """Returns the members' variables, ``member_0/...`` and so on; a model that is in twice is named twice."""
+        """Returns the members' variables as ``member_0/...`` and so on; a model that is in twice is named twice."""
         return {
             f"member_{i}/{name}": variable
             for i, member in enumerate(self.members)

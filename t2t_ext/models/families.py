@@ -1,4 +1,4 @@
-"""Which hparams a model takes, known before TensorFlow is imported."""
+"""Checks which hparams a model takes, without importing TensorFlow."""
 
 import itertools
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ _MOST_NAMED = 4
 
 
 def check_hparams(model: str, hparams: HParams, hparams_set: str) -> None:
-    """Checks that a model takes hparams, and that it reads what the user has set.
+    """Checks that a model takes the given hparams and reads all hparams that the user has set.
 
     Args:
       model: The model's name.
-      hparams: Its hparams.
-      hparams_set: The set that they are from.
+      hparams: The hparams.
+      hparams_set: The name of the hparams set on which they are based.
 
     Raises:
-      UserError: It does not; the message names sets that it takes, or models that read it.
+      UserError: The model does not; the message names hparams sets that it takes, or models that read the hparams.
     """
     attributes = registry.model_attributes(model)
     if wrong := misfit(attributes, hparams, hparams_set):
@@ -43,15 +43,16 @@ def check_hparams(model: str, hparams: HParams, hparams_set: str) -> None:
 
 
 def made_for_others(model: str, hparams: Any, hparams_set: str) -> str:
-    """Returns what to say of a plain model with an hparams set that is made for others, or "".
+    """Returns the message for a plain Transformer with an hparams set made for other models, or "" if there is none.
 
-    A ``Transformer`` takes every set of its relatives: what its hparams switch on it has, without a name that says so,
-    and what only a relative reads has no effect. What the user switches on apart from the set needs no words.
+    A ``Transformer`` takes every hparams set of its related models. It has the variants that the hparams switch on,
+    although its name does not say so; hparams that only a related model reads have no effect. There is no message about
+    variants that the user, and not the set, switches on.
 
     Args:
       model: The model's name.
-      hparams: Its hparams, which it takes.
-      hparams_set: The set that they are from.
+      hparams: The hparams, which the model takes.
+      hparams_set: The name of the hparams set on which they are based.
     """
     attributes = registry.model_attributes(model)
     if attributes["title"] != "Transformer":
@@ -73,13 +74,13 @@ def made_for_others(model: str, hparams: Any, hparams_set: str) -> str:
 
 
 def misfit(attributes: Mapping[str, Any], hparams: HParams, hparams_set: str = "") -> str:
-    """Returns why a model does not take hparams, or "".
+    """Returns the reason why a model does not take the given hparams, or "" if it does.
 
     Args:
-      attributes: Of the model's class, see ``registry.model_attributes``: ``title``, ``hparams_class``, and of a
-        ``Named`` model ``slot``, ``filled_with`` and ``advice``.
+      attributes: Attributes of the model's class, see ``registry.model_attributes``: ``title`` and ``hparams_class``;
+        for a ``Named`` model also ``slot``, ``filled_with`` and ``advice``.
       hparams: The hparams.
-      hparams_set: The set that they are from; sets that the message names are of its size.
+      hparams_set: The name of the hparams set on which they are based; the message prefers sets of the same size.
     """
     if _fits(attributes, hparams):
         return ""
@@ -97,13 +98,13 @@ def misfit(attributes: Mapping[str, Any], hparams: HParams, hparams_set: str = "
 
 
 def _words_in_common(one: str, other: str) -> int:
-    """Returns how many words two names begin with in common."""
+    """Returns the number of leading words that two names have in common."""
     pairs = zip(one.split("_"), other.split("_"), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _fits(attributes: Mapping[str, Any], hparams: Any) -> bool:
-    """Returns whether a model takes hparams."""
+    """Returns whether a model, given by its attributes, takes the hparams."""
     if attributes["hparams_class"] not in _families(hparams):
         return False
     slot = attributes.get("slot")
@@ -116,5 +117,5 @@ def _families(hparams: HParams) -> list[str]:
 
 
 def _family(attributes: Mapping[str, Any], hparams: HParams) -> type[HParams]:
-    """Returns the class of hparams that a model reads, one that these hparams are of."""
+    """Returns the class of hparams that a model reads; it is a base class of the given hparams, or their class."""
     return next(kind for kind in type(hparams).__mro__ if kind.__name__ == attributes["hparams_class"])

@@ -1,11 +1,11 @@
-"""What a Keras user expects of a model of source and target ids: one argument, ``fit`` without labels, saved files.
+"""The Keras side of every model: calls with one argument, ``fit`` without separate labels, saving and loading.
 
     model = registry.model("transformer")(hparams, source_vocab_size=8000, target_vocab_size=8000)
     model.compile(optimizer="adam")
     model.fit({"inputs": sources, "targets": targets}, epochs=2)
     model.save("model.keras")
 
-The targets are read and predicted: the model shifts them right itself, so that they are the labels, too.
+The targets are both the decoder's input and the labels: the model itself shifts them right to make its input.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,14 @@ from t2t_ext.layers.label_smoothing import SmoothedCrossEntropy, weights_of
 
 
 def require_float32_weights(policy: keras.DTypePolicy) -> None:
-    """Raises a UserError where a model's weights have a low precision, in which training is lost.
+    """Raises a UserError if a model's weights have a precision that is too low for training.
 
-    A bfloat16 number has 8 binary digits: an update of less than about 1/500 of a weight leaves it as it was, and so do
-    all of Adam's, whose 0.999 is 1 there. Of float16, with 11 digits, small gradients are 0 besides.
+    A bfloat16 number has 8 binary digits, so an update of less than about 1/500 of a weight leaves the weight
+    unchanged. No update of Adam changes it, since Adam's 0.999 is rounded to 1. float16 has 11 digits, but small
+    gradients are also rounded to 0.
+
+    Raises:
+      UserError: The variables' dtype is bfloat16 or float16.
     """
     dtype = policy.variable_dtype
     if dtype not in ("bfloat16", "float16"):
@@ -35,15 +39,15 @@ def require_float32_weights(policy: keras.DTypePolicy) -> None:
 
 
 class KerasModel(keras.Model):
-    """A Keras model that is called with ``(inputs, targets)``, a dict of these names, or a list of both.
+    """A Keras model that is called with ``(inputs, targets)``, a dict with these keys, or a list of both.
 
-    Subclasses are registered with Keras by their class names, in the package ``t2t_ext``; those of other packages under
-    the name of their module, so that none takes the place of another of its name.
+    Subclasses in t2t_ext are registered with Keras by their class names, in the package ``t2t_ext``. Subclasses in
+    other packages are registered under the name of their module, so that no class replaces another of the same name.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # A graph compiled by XLA is one for each shape, and batches of text have many; jit_compile=True asks for it.
+        # XLA compiles a graph for each shape, and batches of text have many shapes. jit_compile=True still enables it.
         self.supports_jit = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -54,10 +58,10 @@ class KerasModel(keras.Model):
             keras.saving.register_keras_serializable(cls.__module__, cls.__qualname__)(cls)
 
     def unpacked(self, inputs: Any, targets: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns source and target of a call, ids as int32.
+        """Returns the source and the target of a call, with ids as int32.
 
         Raises:
-          UserError: The target is missing, or there is something else.
+          UserError: There is no target, or the single argument has another form.
         """
         given = inputs
         if targets is None and isinstance(given, Mapping):
@@ -78,10 +82,10 @@ class KerasModel(keras.Model):
     # === fit, evaluate ===
 
     def make_train_function(self, force: bool = False) -> Any:
-        """Returns what makes a training step; see ``keras.Model``.
+        """Returns the function that performs a training step; see ``keras.Model``.
 
         Raises:
-          UserError: As of ``require_float32_weights``.
+          UserError: The weights have a low precision; see ``require_float32_weights``.
         """
         require_float32_weights(self.dtype_policy)
         return super().make_train_function(force)
@@ -89,10 +93,10 @@ class KerasModel(keras.Model):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Returns the loss of a batch; the labels are its targets where there are no others.
+        """Returns the loss of a batch; without ``y``, the batch's targets are the labels.
 
-        Where ``compile`` was given no loss, it is label-smoothed cross-entropy per token that is not padding, with the
-        hparams' ``label_smoothing``. ``sample_weight`` multiplies the model's own ``label_weights``.
+        If ``compile`` was given no loss, this is the label-smoothed cross-entropy per token without padding, with the
+        hparams' ``label_smoothing``. ``sample_weight`` is multiplied by the model's own ``label_weights``.
         """
         y = self.unpacked(x)[1] if y is None else y
         own = self.label_weights(y)
@@ -103,18 +107,18 @@ class KerasModel(keras.Model):
         return super().compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """Returns the metrics' values; the labels are the batch's targets where there are no others."""
+        """Returns the metrics' values; without ``y``, the batch's targets are the labels."""
         y = self.unpacked(x)[1] if y is None else y
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def label_weights(self, labels: tf.Tensor) -> tf.Tensor | None:
-        """Returns what the losses of labels are multiplied by; None: 1."""
+        """Returns the weights of the labels' losses; None: all are 1."""
         return None
 
     # === save, load_model ===
 
     def get_build_config(self) -> dict[str, Any]:
-        """Returns what ``build_from_config`` takes: no shapes, the variables' follow from ``get_config``."""
+        """Returns the argument of ``build_from_config``: no shapes, since they follow from ``get_config``."""
         return {"input_shape": None}
 
     def build_from_config(self, config: dict[str, Any]) -> None:

@@ -1,24 +1,23 @@
 """Layer-wise coordination between encoder and decoder (He et al., NeurIPS 2018).
 
-Source and target go through one stack of layers side by side. In every layer a source position attends to the source,
-and a target position to the source and its own past in one softmax (``layers/mixed_attention.py``), both as they were
-when they entered this layer. Learned vectors tell the sides apart, positions begin at 0 on either side, and one matrix
-embeds both and is the softmax's.
+Source and target go through one stack of layers side by side. In every layer, a source position attends to the source,
+and a target position attends to the source and its own past in one softmax (``layers/mixed_attention.py``). Both sides
+are read as they enter the layer. Learned vectors distinguish the sides, and positions start at 0 on each side. One
+matrix embeds both sides and is also the softmax matrix.
 
-Nothing reads what the source would become in the last layer: there it is projected to keys and values, and left out of
-the rest.
+Nothing reads the source's output of the last layer. There, the source is only projected to keys and values.
 
-With ``lwc_share_weights=false`` there are two stacks, ``encoder`` and ``decoder``; layer i of the target then reads
-the output of layer i of the source, or with ``lwc_source=input`` its input, with projections of its own
-(docs/decisions/0016). With ``lwc_source=last``, of one stack or two, every layer of the target reads the output of the
-source's last layer: what remains of the paper without its alignment of layers.
+With ``lwc_share_weights=false`` there are two stacks, ``encoder`` and ``decoder``. Layer i of the target then reads the
+output of layer i of the source (with ``lwc_source=input``, its input) with its own projections (docs/decisions/0016).
+With ``lwc_source=last``, in one stack or two, every layer of the target reads the output of the source's last layer:
+this is the paper's model without its alignment of layers.
 
 Layers may have dual contextual modules (``layers/mixed_dual_context.py``). With ``synchronous=true`` there are two
-targets, which attend to each other (``layers/synchronous_mixed_attention.py``); positions begin at 0 in each of the
-three (docs/decisions/0026).
+targets that attend to each other (``layers/synchronous_mixed_attention.py``). Positions start at 0 in the source and in
+each target (docs/decisions/0026).
 
 Legend: B sentences, S source positions, T target positions, D width, V vocabulary, R directions (1; 2 in
-synchronous_layer_coordination), K hypotheses of a direction, H heads, d a head's width.
+synchronous_layer_coordination), K hypotheses of a direction, H heads, d width of a head.
 """
 
 import itertools
@@ -48,10 +47,10 @@ _SOURCE, _TARGET = 0, 1  # rows of the side embedding
 
 
 class CoordinatedLayer(Layer):
-    """A layer of both sides: mixed attention and a feed-forward sublayer.
+    """A layer for both sides: mixed attention and a feed-forward sublayer.
 
-    Without mixed attention a target position attends to its past and then to the source, in two sublayers with the same
-    projections and norm.
+    Without mixed attention, a target position attends first to its past and then to the source, in two sublayers with
+    the same projections and normalization.
     """
 
     def __init__(self, hparams: LayerCoordinationHParams, attention: BothSides, **kwargs: Any) -> None:
@@ -82,11 +81,11 @@ class CoordinatedLayer(Layer):
         """Transforms both sides.
 
         Args:
-          x: float [B * S + B * R * T, D], the source's rows before the target's.
-          sides: What is where.
-          with_source: Whether the source is transformed, too; otherwise it is only attended to.
+          x: float [B * S + B * R * T, D], the rows of the source, then the rows of the target.
+          sides: The layout of the rows.
+          with_source: Whether the source is also transformed; otherwise it is only attended to.
           training: Whether dropout is applied.
-          record: Where to put attention distributions.
+          record: Collects the attention distributions if given.
 
         Returns:
           float [B * S + B * R * T, D], or [B * R * T, D] without the source.
@@ -116,7 +115,10 @@ class CoordinatedLayer(Layer):
     # === Step by step ===
 
     def memory(self, x: tf.Tensor, real: tf.Tensor) -> Memory:
-        """Returns keys and values of source rows float [B * S, D], real where bool [B, S]: float [B, 1, H, S, d]."""
+        """Returns the keys and values, float [B, 1, H, S, d], of source rows float [B * S, D].
+
+        ``real`` bool [B, S] is False at padding.
+        """
         return self.attention.source_memory(self.attention_frame.preprocess(x), real)
 
     def encode(
@@ -127,7 +129,11 @@ class CoordinatedLayer(Layer):
         training: bool = False,
         record: Record | None = None,
     ) -> tuple[Memory, tf.Tensor]:
-        """Transforms source rows float [B * S, D] under bias float32 [B, 1, 1, S]; returns their memory and output."""
+        """Transforms source rows float [B * S, D] with bias float32 [B, 1, 1, S].
+
+        Returns:
+          Their keys and values, as from ``memory``, and the layer's output float [B * S, D].
+        """
         show = None if record is None else self._shown_in(record)
         memory, y = self.attention.mix_source(self.attention_frame.preprocess(x), real, bias, training, show)
         return memory, self._fed_forward(self.attention_frame.postprocess(x, y, training), training)
@@ -135,10 +141,10 @@ class CoordinatedLayer(Layer):
     def step(
         self, x: tf.Tensor, context: MixedStepContext, source: Memory, state: State, record: Record | None = None
     ) -> tuple[tf.Tensor, State]:
-        """Transforms one position of every hypothesis, rows float [B * R * K, D]; returns the attention's new state.
+        """Transforms one position of every hypothesis, float [B * R * K, D]; also returns the attention's new state.
 
-        ``source`` is the layer's memory of the source. The record gets, under the layer's name, how the source is
-        attended to, float [B, R, H, K, S or more], or with the directions side by side [B, 1, H, R * K, S or more].
+        ``source`` holds the layer's keys and values of the source. The record gets the attention to the source under
+        the layer's name, float [B, R, H, K, S or more], or [B, 1, H, R * K, S or more] with directions side by side.
         """
         y = self.attention_frame.preprocess(x)
         if self.mixed:
@@ -155,7 +161,7 @@ class CoordinatedLayer(Layer):
 
 
 class Stack(Layer):
-    """Layers under one name."""
+    """A group of layers under one name."""
 
     def __init__(self, layers: list[Layer], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -177,7 +183,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         """Initializes the model; see Seq2Seq.
 
         Raises:
-          UserError: Source and target have vocabularies of their own.
+          UserError: Source and target have separate vocabularies.
         """
         super().__init__(hparams, **kwargs)
         if not self.joint_vocabulary:
@@ -204,7 +210,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
             self.encoder = Stack(layers, name="encoder", **args)
             self.decoder = Stack(coordinated, name="decoder", **args)
         self.coordinated = coordinated
-        # Whether source and target go through the layers side by side, or the source before the target.
+        # Whether source and target go through the layers side by side; otherwise, the source goes before the target.
         self.side_by_side = hparams.lwc_share_weights and hparams.lwc_source != "last"
         self.final_norm = final_normalization(hparams, name="final_norm", **args)
 
@@ -220,13 +226,13 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
             self.final_norm.build((None, self.hparams.hidden_size))
 
     def make_attention(self, layer: int) -> Any:
-        """Returns the BothSides of a layer of the target, which is also the source's where the weights are shared."""
+        """Returns the attention, a BothSides, of a target layer; with shared weights, the source uses it too."""
         return self.make_mixer("shared_mixer", self.hparams.shared_mixer(layer), layer)
 
     # === Whole sequences ===
 
     def _embed(self, ids: tf.Tensor, side: int) -> tf.Tensor:
-        """Embeds ids int32 [..., T] of a side as float [..., T, D], with its positions from 0 and its vector."""
+        """Embeds ids int32 [..., T] of a side as float [..., T, D], with positions from 0 and the side's vector."""
         x = self.softmax(ids)
         length = tf.shape(ids)[-1]
         if side == _TARGET and self.sos is not None:
@@ -235,7 +241,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         return self._placed(x, tf.range(length), side)
 
     def _placed(self, x: tf.Tensor, positions: tf.Tensor, side: int) -> tf.Tensor:
-        """Adds positions int32 [T], or one for all as [1], and the side's vector to float [..., T, D]."""
+        """Adds the vectors of positions int32 [T], or of one shared position [1], and the side to float [..., T, D]."""
         x = self.positions_added(x, positions)
         return x if self.side_embedding is None else x + self.side_embedding.vector(side)
 
@@ -245,7 +251,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     def _features(
         self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
-        """Returns the output at all labels: float [B, T, D], or [B, 2, T, D] of two directions."""
+        """Returns the output at all labels: float [B, T, D], or [B, 2, T, D] for two directions."""
         inputs = tf.convert_to_tensor(inputs)
         before, labels = self.reading.read(tf.convert_to_tensor(targets))
         sides = (SideBySide if self.directions == 1 else SynchronousSideBySide).of(
@@ -272,9 +278,9 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     def _source_states(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> Iterator[tf.Tensor]:
-        """Yields what each layer of the target reads of the source, float [B, S, D] as are the source's embeddings.
+        """Yields the source states that each layer of the target reads, float [B, S, D]; x holds the source embeddings.
 
-        Not of a stack that both go through side by side.
+        It is not used if both sides go through one stack side by side.
         """
         states = self._written(x, mask, training, record)
         if self.hparams.lwc_source == "last":
@@ -288,7 +294,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     def _written(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> Iterator[tf.Tensor]:
-        """Yields what each layer makes of the source alone, float [B, S, D] as its embeddings are."""
+        """Yields each layer's output for the source only, float [B, S, D]; x holds the source embeddings."""
         for layer in self.encoder.layers if self.encoder else ():
             x = layer(x, mask, training=training, record=record)
             yield x
@@ -299,10 +305,11 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
             yield x
 
     def source_states(self, inputs: tf.Tensor) -> list[tf.Tensor]:
-        """Returns what each layer computes from the source int32 [B, S] alone, float [B, S, D] each, without dropout.
+        """Returns each layer's output for the source ids int32 [B, S], float [B, S, D] each, without dropout.
 
-        A stack that both go through side by side makes nothing of it in its last layer: there is none of that.
-        In pre-norm stacks they are running sums, but for the last, which are as the target's last layer reads them.
+        If both sides go through one stack side by side, the last layer has no output for the source, and none is
+        returned. In pre-norm stacks, the states are running sums; only the last one is normalized, as the target's last
+        layer reads it.
         """
         mask = padding_mask(inputs)
         x = self._embed(inputs, _SOURCE)
@@ -312,18 +319,18 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         return [*states[:-1], self.coordinated[-1].attention_frame.preprocess(states[-1])]
 
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns every layer's attention distributions.
+        """Returns every layer's attention distributions by name.
 
         ``layer_i/mixed_attention`` is float [B, H, T, S + T]: source positions, then target inputs. Without mixed
         attention there are ``layer_i/self_attention`` [B, H, T, T] and ``layer_i/source_attention`` [B, H, T, S]
-        instead. ``layer_i/source_self_attention`` is [B, H, S, S]; a stack that both sides go through side by side has
-        none in its last layer, where nothing would read it. A dual contextual module has two in place of each, whose
-        names end with ``/local_context`` and ``/global_context``.
+        instead. ``layer_i/source_self_attention`` is [B, H, S, S]; it is missing in the last layer if both sides go
+        through one stack side by side, since nothing would read it. A dual contextual module has two distributions in
+        place of each; their names end with ``/local_context`` and ``/global_context``.
 
-        Of two directions, ``DIRECTION`` (``l2r``, ``r2l``) follows: ``layer_i/mixed_attention/DIRECTION/history`` (or
+        With two directions, DIRECTION is ``l2r`` or ``r2l`` in ``layer_i/mixed_attention/DIRECTION/history`` (or
         ``layer_i/self_attention/DIRECTION/history``), ``layer_i/source_attention/DIRECTION``, and
-        ``layer_i/self_attention/DIRECTION/future`` [B, H, T, T] is over the other direction's inputs. With
-        ``predict_tag`` there is a position more, before the first.
+        ``layer_i/self_attention/DIRECTION/future`` [B, H, T, T], which is over the other direction's inputs. With
+        ``predict_tag`` there is one more position, before the first.
         """
         record = Record()
         self._features(inputs, targets, record=record)
@@ -332,7 +339,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     # === Step by step ===
 
     def start(self, inputs: tf.Tensor) -> State:
-        """Passes inputs int32 [B, S] through the layers once; returns their keys and values of every layer."""
+        """Encodes inputs int32 [B, S]; returns the state before the first step, with every layer's keys and values."""
         mask = padding_mask(inputs)
         real = mask[:, 0, 0]
         x = self._embed(inputs, _SOURCE)
@@ -356,10 +363,11 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     def step_with_attention(
         self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
-        """As ``step``, with the last layer's cross-attention, the mean over its heads; see Seq2Seq.
+        """Does the same as ``step`` and returns the last layer's attention to the source; see Seq2Seq.
 
-        In mixed attention a part of every distribution is on the target's past. What is returned is the rest, the part
-        on the source, divided by its sum: each row adds up to 1, heads that look more at the source count for more.
+        The attention is averaged over the heads. In mixed attention, a part of every distribution is on the target's
+        past. Only the part on the source is returned, divided by its sum: each row sums to 1, and heads that attend
+        more to the source count for more.
         """
         record = Record()
         logits, state = self.step(ids, visible, partner_visible, parents, state, record)
@@ -368,14 +376,14 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         return logits, tf.reshape(source_part(weights, length), [-1, *ids.shape[1:], length]), state
 
     def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-        """Returns the input float [B, R, K, D] of a step, without positions and sides, for ids int32 [B, R, K]."""
+        """Returns a step's input, float [B, R, K, D], without position and side vectors, for ids int32 [B, R, K]."""
         x = super()._step_input(ids, position)
         return x if self.sos is None else x + (1 - tf.cast(position > 0, x.dtype)) * self.sos.vector(0)
 
     def _step_decoder(
         self, x: tf.Tensor, context: StepContext, state: State, record: Record | None = None
     ) -> tuple[tf.Tensor, State]:
-        """Passes one position of every hypothesis, float [B, R, K, D], through the layers: float [B * R * K, D]."""
+        """Passes one position of every hypothesis, float [B, R, K, D], through the layers; see StackedSeq2Seq."""
         x = self._rows(self._placed(x, context.position[tf.newaxis], _TARGET))
         kind: type[MixedStepContext] = MixedStepContext if self.directions == 1 else SynchronousMixedContext
         context = kind.of(context, state["source_bias"])
@@ -389,7 +397,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
 
 
 def _shown_as(name: str, weights: tf.Tensor) -> Iterator[tuple[str, tf.Tensor]]:
-    """Yields a distribution of the source's own stack under the names of a stack that both sides share."""
+    """Yields a distribution of a separate source stack under the names that a shared stack has."""
     if not name.startswith("encoder/"):
         yield name, weights
         return

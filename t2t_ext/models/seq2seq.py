@@ -1,14 +1,14 @@
-"""The interface of all models to training, search and export.
+"""The interface that every model offers to training, search and export.
 
-Training calls ``training_features``, ``training_labels`` and ``softmax_weights``; the search calls ``start`` and
-``step``; ``call`` is features and logits at once and defines what is right.
+Training calls ``training_features``, ``training_labels`` and ``softmax_weights``. The search calls ``start`` and
+``step``. ``call`` returns the logits of whole sequences; it is the reference that all other methods must agree with.
 
-A model with two target sides is trained on, and scores, two targets of a sentence at once: wherever [B, T] is written
-below, its ids are [B, 2, T], side 0 left to right, side 1 right to left (reversed before its EOS), and what
-is computed has the same axis. The sides' lengths are independent.
+A model with two target sides trains on, and scores, two targets of a sentence at once. Wherever [B, T] is written
+below, its ids are [B, 2, T]: side 0 is left to right, side 1 right to left (reversed, with EOS still at the end). The
+outputs have the same additional axis. The sides' lengths are independent.
 
-A source may be feature vectors instead of ids (``source_feature_size``): wherever ``inputs`` int32 [B, S] is written
-below, it is float32 [B, S, F] then, and a vector of zeros alone is padding.
+A source may consist of feature vectors instead of ids (``source_feature_size``). Wherever ``inputs`` int32 [B, S] is
+written below, it is then float32 [B, S, F], and a vector of only zeros is padding.
 
 Legend: B sentences, S source positions, T target positions, D width, F size of a source's feature vectors, V target
 vocabulary, R directions, K hypotheses of a direction.
@@ -37,11 +37,11 @@ H = TypeVar("H", bound=HParams)
 
 
 class Sides(NamedTuple):
-    """The numbers of a model's directions and target sides, known before it is built.
+    """The numbers of a model's directions and target sides, known before the model is built.
 
     Attributes:
-      directions: R, in how many directions it generates at once.
-      target_sides: How many target sequences a training example has.
+      directions: R, the number of directions in which the model generates at once.
+      target_sides: Number of target sequences in a training example.
     """
 
     directions: int
@@ -60,17 +60,17 @@ class VariableRow:
 
 
 class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
-    """A model that gives the next target token's distribution for a source and a target prefix.
+    """A model that predicts the distribution of the next target token from a source and a target prefix.
 
     Ids are int32; every sentence ends with EOS (1) and is padded with PAD (0).
 
     Attributes:
       hparams_class: The family of hparams that the model needs.
-      directions: R, the directions in which it generates at once; of a class, the fewest.
-      target_sides: How many target sequences a training example has; of a class, the fewest.
-      takes_source_features: Whether the source may be feature vectors.
-      takes_encoder_preset: Whether a pretrained encoder may stand in its encoder's place.
-      longest_source: The most source positions that the encoder reads, EOS included; 0: any number.
+      directions: R, the number of directions in which the model generates at once; on the class, the minimum.
+      target_sides: Number of target sequences in a training example; on the class, the minimum.
+      takes_source_features: Whether the source may consist of feature vectors.
+      takes_encoder_preset: Whether a pretrained encoder may replace the model's own encoder.
+      longest_source: The largest number of source positions that the encoder reads, including EOS; 0: no limit.
     """
 
     hparams_class: type[HParams] = HParams
@@ -95,19 +95,20 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         """Initializes the model; ``build`` creates the variables.
 
         Args:
-          hparams: Of the model's ``hparams_class``.
+          hparams: An instance of the model's ``hparams_class``.
           source_vocab_size: Number of source ids.
           target_vocab_size: Number of target ids, V.
           joint_vocabulary: Whether source and target ids mean the same subwords, so that their
             embeddings may be shared. None: exactly when the sizes are equal.
-          source_feature_size: F, where the source is feature vectors, whose ids then do not matter; 0: it is ids.
-          encoder_config: Of ``encoder_preset``, what its encoder is made of; see ``PresetTokenizer``.
-          name: Root of the variables' paths; the names that checkpoints use leave it out.
+          source_feature_size: F if the source consists of feature vectors (the source ids then have no effect); 0 if
+            it consists of ids.
+          encoder_config: The configuration of the encoder of ``encoder_preset``; see ``PresetTokenizer``.
+          name: Root of the variables' paths; checkpoints leave it out of their names.
           dtype: A Keras dtype policy; None: ``hparams.precision``.
 
         Raises:
-          UserError: If the hparams are another family's, the vocabulary sizes contradict ``joint_vocabulary``, or the
-            model cannot read feature vectors.
+          UserError: The hparams belong to another family, the vocabulary sizes contradict ``joint_vocabulary``, the
+            model cannot read feature vectors, or ``encoder_preset`` does not fit the model or the data.
         """
         super().__init__(name=name or "model", dtype=dtype or hparams.precision)
         needed = {name: getattr(self, name) for name in ("slot", "filled_with", "advice") if hasattr(self, name)}
@@ -145,7 +146,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
 
     @classmethod
     def sides(cls, hparams: HParams) -> Sides:
-        """Returns in how many directions a model of these hparams generates, before there is one."""
+        """Returns the numbers of directions and target sides of a model with these hparams, without making it."""
         return Sides(
             max(cls.directions, getattr(hparams, "directions", 1)),
             max(cls.target_sides, getattr(hparams, "target_sides", 1)),
@@ -167,32 +168,33 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         """
 
     def training_features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the decoder's output where a loss is taken, float of the shape of ``training_labels`` and [D].
+        """Returns the decoder's output at the positions that have a loss.
 
-        It is that of ``features`` by default, as are the arguments.
+        It is float, with the shape of ``training_labels`` followed by D. The arguments, and by default the result, are
+        those of ``features``.
         """
         return self.features(inputs, targets, training=training)
 
     def training_labels(self, targets: tf.Tensor) -> tf.Tensor:
-        """Returns what is to be predicted at the positions of ``training_features``: the targets, by default.
+        """Returns the ids to be predicted at the positions of ``training_features``; by default, the targets.
 
-        It is int32 [B, T'] for int32 [B, T], PAD where no loss is taken.
+        They are int32 [B, T'] for targets int32 [B, T]. Positions with PAD have no loss.
         """
         return targets
 
     def label_weights(self, labels: tf.Tensor) -> tf.Tensor | None:
-        """Returns what the losses of labels int32 [B, T'] are multiplied by, float32 of their shape; None: 1."""
+        """Returns the weight of each label's loss, float32 [B, T'] for labels int32 [B, T']; None: all are 1."""
         return None
 
     @abc.abstractmethod
     def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Returns kernel [V, D] and bias [V] or None (variable dtype): logits = features kernel^T + bias."""
+        """Returns the kernel [V, D] and the bias [V] or None (variable dtype): logits = features kernel^T + bias."""
 
     def call(self, inputs: Any, targets: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """Returns the logits float32 [B, T, V] of every target position.
 
-        Arguments are those of ``features``; source and targets may also be one argument, a dict with the keys
-        ``inputs`` and ``targets``, or a list.
+        The arguments are those of ``features``. Source and targets may also be passed as one argument: a dict with the
+        keys ``inputs`` and ``targets``, or a list.
         """
         return self.logits(self.features(*self.unpacked(inputs, targets), training=training))
 
@@ -215,49 +217,50 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
     def step(
         self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
-        """Feeds one token of every hypothesis and returns the logits of the next.
+        """Feeds one token of every hypothesis and returns the logits of the next one.
 
-        Keys and values of all steps of all hypotheses are kept side by side, in columns
+        The cache keeps the keys and values of all steps of all hypotheses side by side, in columns
         ``step * K + rank``; ``visible`` says which columns are a hypothesis's own past.
 
         Args:
           ids: int64 (or int32) [B, R, K], the tokens chosen last; ignored at the first step.
           visible: bool [B, R, K, (t + 1) * K] at step t = 0, 1, ..., including the step's own column.
-          partner_visible: The same over the other direction's columns, or None.
-          parents: int64 (or int32) [B, R, K], the rank at step t - 1 of each hypothesis's past.
-          state: From ``start`` or the step before: scalars, and tensors with the sentences on axis 0, of which the
-            search leaves out those that are done.
+          partner_visible: The same for the columns of the other direction, or None.
+          parents: int64 (or int32) [B, R, K], the rank that each hypothesis's past had at step t - 1.
+          state: From ``start`` or the previous step: scalars, and tensors with the sentences on axis 0. The search
+            removes finished sentences from these tensors.
 
         Returns:
-          logits float32 [B, R, K, V] and the new state.
+          The logits float32 [B, R, K, V] and the new state.
         """
 
     def shortlisted(self, state: State, ids: tf.Tensor) -> State:
-        """Returns the state before the first step with which ``step`` gives logits of candidates alone.
+        """Returns a state before the first step for which ``step`` computes only the candidates' logits.
 
         Args:
           state: From ``start``.
-          ids: int32 [B, C], the candidates of each sentence, ascending; ``search.shortlist.BEYOND`` behind the last.
+          ids: int32 [B, C], the candidates of each sentence in ascending order, padded with
+            ``search.shortlist.BEYOND``.
 
         Returns:
-          A state whose steps' logits are float32 [B, R, K, C], about -1e9 for BEYOND.
+          A state with which ``step`` returns logits float32 [B, R, K, C], about -1e9 for BEYOND.
 
         Raises:
-          UserError: The model does not compute parts of its softmax.
+          UserError: The model cannot compute a part of its softmax.
         """
         raise UserError(f"{type(self).__name__} does not decode with a shortlist: leave shortlist out.")
 
     def step_with_attention(
         self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
-        """As ``step``, and says how the source was attended to for it.
+        """Does the same as ``step`` and also returns the attention to the source.
 
         Returns:
-          logits float32 [B, R, K, V], attention float32 [B, R, K, S], a distribution over the source's positions, and
-          the new state.
+          The logits float32 [B, R, K, V]; the attention float32 [B, R, K, S], a distribution over the source
+          positions; and the new state.
 
         Raises:
-          UserError: The model has no such attention.
+          UserError: The model cannot return its cross-attention.
         """
         raise UserError(
             f"{type(self).__name__} does not show its cross-attention while it decodes, which "
@@ -265,13 +268,17 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         )
 
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the model's attention distributions by layer name, float [B, H, T, S] each, for pictures."""
+        """Returns the attention distributions by layer name, float [B, H, T, S] each, for plots; by default, none."""
         return {}
 
     # === Variables ===
 
     def named_variables(self) -> dict[str, tf.Variable]:
-        """Returns the variables by names that depend on the model's structure alone."""
+        """Returns the variables by names that depend only on the model's structure.
+
+        Raises:
+          ValueError: Two variables have the same name.
+        """
         named = {}
         for variable in self.variables:
             name = variable.path.split("/", 1)[1]
@@ -281,28 +288,28 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         return named
 
     def rate_of(self, variable: Any) -> float:
-        """Returns the multiple of the learning rate that a Keras variable learns with; 0: it is frozen."""
+        """Returns the factor on the learning rate for a Keras variable; 0: the variable is frozen."""
         return 1.0
 
     def rates(self) -> dict[str, float]:
-        """Returns those multiples that are not 1, by the names of ``named_variables``."""
+        """Returns the learning-rate factors that are not 1, by the names of ``named_variables``."""
         found = {variable.path.split("/", 1)[1]: self.rate_of(variable) for variable in self.variables}
         return {name: rate for name, rate in found.items() if rate != 1.0}
 
     def pretrained(self) -> dict[str, np.ndarray]:
-        """Returns the weights that a fresh run begins with, of a preset, by the names of ``named_variables``."""
+        """Returns the pretrained weights that a new run starts with, by the names of ``named_variables``."""
         return {}
 
     def assign(self, arrays: Mapping[str, np.ndarray], strict: bool = True, origin: str | os.PathLike = "") -> None:
         """Sets variables from arrays of the same names, casting to the variables' dtypes.
 
         Args:
-          arrays: By the names of ``named_variables``.
-          strict: Whether names must agree exactly; otherwise the common ones are set.
-          origin: The checkpoint of a run that they come from, for messages.
+          arrays: The values, by the names of ``named_variables``.
+          strict: Whether the names must agree exactly; otherwise only the common ones are set.
+          origin: The run's checkpoint that the arrays come from, for messages.
 
         Raises:
-          UserError: If names (strict) or shapes do not agree; nothing is set then.
+          UserError: Names (if strict) or shapes do not agree. No variable is changed in this case.
         """
         variables = self.named_variables()
         problems = []
@@ -328,7 +335,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
             variables[name].assign(tf.cast(arrays[name], variables[name].dtype))
 
     def describe(self) -> list[VariableRow]:
-        """Returns a row for every variable, in the order of the model's parts."""
+        """Returns one row for each variable, in the order of the model's parts."""
         owners = compat.owners_of_variables(self)
         return [
             VariableRow(
@@ -344,7 +351,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
     # === Config ===
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what ``from_config`` needs to make an equal model."""
+        """Returns the settings from which ``from_config`` makes an equal model."""
         return {
             "hparams": self.hparams.to_dict(),
             "source_vocab_size": self.source_vocab_size,
@@ -358,7 +365,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Returns a model made from ``get_config``'s result, with fresh weights."""
+        """Returns a model made from the result of ``get_config``, with newly initialized weights."""
         config = dict(config)
         config["hparams"] = cls.hparams_class.from_dict(config["hparams"])
         return cls(**config)
@@ -373,9 +380,9 @@ def build_model(
     source_feature_size: int = 0,
     dtype: str | None = None,
 ) -> Seq2Seq:
-    """Returns a built model for two text encoders (with ``vocab_size`` and ``ids_sha256``, as SubwordEncoder).
+    """Returns a built model for two text encoders that have ``vocab_size`` and ``ids_sha256``, like SubwordEncoder.
 
-    The vocabulary is joint where their ids mean the same. The other arguments are those of the model.
+    The vocabulary is joint if both encoders assign the same ids. The other arguments are the model's.
     """
     tokenized = getattr(hparams, "encoder_preset", "") and source_encoder.kind == "keras_hub"
     model = model_class(

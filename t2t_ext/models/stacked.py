@@ -1,6 +1,7 @@
-"""The base of models of stacked layers: embeddings, a softmax, and a way of reading targets.
+"""The base of models that stack layers: embeddings, a softmax, and a way of reading targets.
 
-The way of reading targets (``layers/target_reading.py``) says what positions read and predict, in how many directions.
+The way of reading targets (``layers/target_reading.py``) defines what each target position reads and predicts, and in
+how many directions.
 
 Legend: B sentences, S source positions, T target positions, D width, V vocabulary, R directions, K hypotheses of a
 direction. With two directions, targets are [B, 2, T] and features [B, 2, T, D].
@@ -20,12 +21,12 @@ from t2t_ext.models.seq2seq import Seq2Seq, State
 from t2t_ext.search.search_state import NOT_THERE
 from t2t_ext.search.shortlist import known_ids
 
-# Of a state: the softmax's rows of each sentence's candidates.
+# The key of a state that holds the softmax's rows for each sentence's candidates.
 _ROWS = "softmax_rows"
 
 
 def _turned(dtype: tf.DType) -> bool:
-    """Says whether these rows are kept as [B, D, C]: faster for float32 products of few rows, slower for bfloat16."""
+    """Returns whether softmax rows are kept as [B, D, C]: faster for few rows in float32, slower in bfloat16."""
     return dtype == tf.float32
 
 
@@ -33,16 +34,16 @@ T = TypeVar("T", bound=TransformerHParams)
 
 
 class Record:
-    """A collection of attention distributions by name; not a dict, since Keras copies those on a call."""
+    """A collection of attention distributions by name; not a dict, because Keras copies dicts when it calls a layer."""
 
     def __init__(self) -> None:
         self.weights: dict[str, tf.Tensor] = {}
 
 
 class StackedSeq2Seq(Seq2Seq[T]):
-    """A model that embeds tokens, passes them through layers and projects them on the vocabulary.
+    """A model that embeds tokens, passes them through layers and projects them to the vocabulary.
 
-    A model sets ``target_embedding`` and ``softmax``.
+    Subclasses set ``target_embedding`` and ``softmax``.
     """
 
     target_embedding: TokenEmbedding
@@ -53,11 +54,11 @@ class StackedSeq2Seq(Seq2Seq[T]):
         self.reading = registry.layer("target_reading", self.hparams.target_reading)(self.hparams)
 
     def make_mixer(self, slot: str, name: str, layer: int) -> Mixer:
-        """Returns the mixer of a layer, counted from 0, by its registered name."""
+        """Returns the mixer with a registered name for a layer, counted from 0."""
         return registry.layer(slot, name).make(self.hparams, layer, dtype=self.dtype_policy)
 
     def positions_added(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """Adds positions int32 [T], or one for all as [1], to float [..., T, D], where the model has positions."""
+        """Adds vectors of positions int32 [T], or one for all [1], to float [..., T, D], unless ``pos`` is ``none``."""
         if self.hparams.pos == "timing":
             signal = sinusoids(positions, self.hparams.hidden_size, self.hparams.pos_encoding)
             x += tf.cast(signal, x.dtype)
@@ -69,24 +70,24 @@ class StackedSeq2Seq(Seq2Seq[T]):
     def _features(
         self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
-        """Returns the output at all positions that predict something, and puts distributions into the record."""
+        """Returns the output at all positions that predict a label, and adds attention distributions to the record."""
 
     def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the output float [B, T, D] at the targets; see Seq2Seq."""
+        """Returns the output at the targets, float [B, T, D]; see Seq2Seq."""
         return self.reading.at_targets(self._features(inputs, targets, training))
 
     def training_features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the output at the labels, with ``predict_tag`` [B, 2, 1 + T, D]; see Seq2Seq."""
+        """Returns the output at the labels, float [B, 2, 1 + T, D] with ``predict_tag``; see Seq2Seq."""
         if self.directions == 1:
             return self.features(inputs, targets, training=training)
         return self._features(inputs, targets, training)
 
     def training_labels(self, targets: tf.Tensor) -> tf.Tensor:
-        """Returns the targets, with ``predict_tag`` behind their tags [B, 2, 1 + T]; see Seq2Seq."""
+        """Returns the targets; with ``predict_tag``, each is preceded by its tag, [B, 2, 1 + T]; see Seq2Seq."""
         return self.reading.labels(targets)
 
     def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Returns the softmax matrix [V, D]; there is no bias."""
+        """Returns the softmax matrix [V, D] and None, since there is no bias."""
         return self.softmax.matrix.value, None
 
     # === Step by step ===
@@ -95,7 +96,11 @@ class StackedSeq2Seq(Seq2Seq[T]):
     def _step_decoder(
         self, x: tf.Tensor, context: StepContext, state: State, record: Record | None = None
     ) -> tuple[tf.Tensor, State]:
-        """Passes one position of every hypothesis, float [B, R, K, D], through the layers: float [B * R * K, D]."""
+        """Passes one position of every hypothesis, float [B, R, K, D], through the layers.
+
+        Returns:
+          Rows float [B * R * K, D] and the new state.
+        """
 
     def step(
         self,
@@ -106,7 +111,7 @@ class StackedSeq2Seq(Seq2Seq[T]):
         state: State,
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
-        """Feeds ids int64 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
+        """Feeds ids int64 [B, R, K] and returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
         context = self.reading.step_context(state["position"], visible, partner_visible, parents)
         x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
         if _ROWS not in state:
@@ -118,7 +123,7 @@ class StackedSeq2Seq(Seq2Seq[T]):
         return tf.reshape(logits, [-1, *context.hypotheses, tf.shape(bias)[1]]), state  # [B, R, K, C]
 
     def shortlisted(self, state: State, ids: tf.Tensor) -> State:
-        """Returns the state with the softmax's rows of candidates int32 [B, C]; see Seq2Seq."""
+        """Returns the state with the softmax's rows for candidates int32 [B, C]; see Seq2Seq."""
         kernel, bias = self.softmax_weights()
         known = known_ids(ids)
         rows = tf.cast(tf.gather(tf.convert_to_tensor(kernel), known), self.compute_dtype)
@@ -134,7 +139,7 @@ class StackedSeq2Seq(Seq2Seq[T]):
         return x * tf.cast(position > 0, x.dtype) if self.reading.first_is_zero else x
 
     def _before_search(self, state: State, batch: tf.Tensor) -> State:
-        """Returns a fresh state after the step that comes before the search, where there is one."""
+        """Runs the step that precedes the search, if there is one, and returns the new state."""
         context = self.reading.context_before_search(batch, state["position"])
         if context is None:
             return state

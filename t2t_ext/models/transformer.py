@@ -1,8 +1,8 @@
-"""The Transformer (Vaswani et al. 2017) from named parts that other models replace.
+"""The Transformer (Vaswani et al. 2017), built from named parts that other models replace.
 
-What mixes the positions in a layer, what the decoder sees of the encoder and how targets are read are looked up by
-the names that the hparams say (``config/variants``, ``registry.register_layer``). A relative of the Transformer with
-something else overrides one of ``make_encoder_mixer``, ``make_decoder_mixer`` or ``make_source_views``.
+Three parts are looked up by the names that the hparams give (``config/variants``, ``registry.register_layer``): the
+mixers of the layers, the decoder's views of the encoder, and the way of reading targets. A related model with other
+parts overrides ``make_encoder_mixer``, ``make_decoder_mixer`` or ``make_source_views``.
 
 Legend: B sentences, S source positions, T target positions, D width, R directions,
 K hypotheses of a direction.
@@ -32,10 +32,10 @@ from t2t_ext.registry import register_model
 
 
 class EncoderLayer(Layer):
-    """A mixer (self-attention, usually) and a feed-forward sublayer."""
+    """An encoder layer: a mixer (usually self-attention) and a feed-forward sublayer."""
 
     def __init__(self, hparams: TransformerHParams, mixer: Mixer, **kwargs: Any) -> None:
-        """Initializes the layer around a mixer named ``self_attention`` or after its kind."""
+        """Initializes the layer around a mixer, which is named ``self_attention`` or after its kind."""
         super().__init__(**kwargs)
         self.mixer = mixer
         self.mixer_frame = Frame(hparams, name=f"{mixer.name}_frame", dtype=self.dtype_policy)
@@ -58,14 +58,14 @@ class EncoderLayer(Layer):
 
 
 class DecoderLayer(Layer):
-    """A causal mixer, cross-attention to a view of the source, and a feed-forward sublayer."""
+    """A decoder layer: a causal mixer, cross-attention to a view of the source, and a feed-forward sublayer."""
 
     def __init__(
         self, hparams: TransformerHParams, mixer: Mixer, source_attention: SourceAttention | None = None, **kwargs: Any
     ) -> None:
-        """Initializes the layer around a decoder mixer; cross-attention is the usual one if none is given.
+        """Initializes the layer around a decoder mixer and cross-attention, by default a SourceAttention.
 
-        What a view of the source is, and what is kept of it while decoding, only that attention knows.
+        Only ``source_attention`` knows the form of a view of the source and of the cache that it makes of the view.
         """
         super().__init__(**kwargs)
         args = {"dtype": self.dtype_policy}
@@ -99,11 +99,11 @@ class DecoderLayer(Layer):
 
         Args:
           x: float [B, T, D].
-          mask: bool [1 or B, 1, T, T], what a target position may see of the target; a mixer may want something else.
-          view: float [B, S, D], or whatever ``source_attention`` attends to: this layer's view of the source.
+          mask: bool [1 or B, 1, T, T], the target positions that each one may see; some mixers take another form.
+          view: This layer's view of the source, float [B, S, D] or whatever ``source_attention`` attends to.
           source_mask: bool [B, 1, 1, S].
           training: Whether dropout is applied.
-          record: Where to put attention distributions.
+          record: Collects the attention distributions if given.
 
         Returns:
           float [B, T, D].
@@ -118,7 +118,10 @@ class DecoderLayer(Layer):
     def attend(
         self, x: tf.Tensor, mixed: tf.Tensor, view: Any, source_mask: Any, training: bool, record: Record | None
     ) -> tf.Tensor:
-        """Attends to the source from the layer's input and the mixer's result, float [B, T, D] each; see ``call``."""
+        """Returns the result of cross-attention joined with x, the layer's input, and ``mixed``, the mixer's result.
+
+        All are float [B, T, D]; for the other arguments, see ``call``.
+        """
         before = self.mixer_frame.postprocess(x, mixed, training)
         y = self.source_attention_frame.preprocess(before)
         if record is not None:
@@ -131,14 +134,17 @@ class DecoderLayer(Layer):
     def join(
         self, x: tf.Tensor, before: tf.Tensor, mixed: tf.Tensor, found: tf.Tensor, training: bool = False
     ) -> tf.Tensor:
-        """Joins the layer's input and the results of both sublayers, float [..., D] each.
+        """Joins the layer's input and the results of the mixer and of cross-attention, float [..., D] each.
 
         Args:
           x: The layer's input.
-          before: The input joined with the mixer's result.
+          before: The input joined with the mixer's result; cross-attention attends from it.
           mixed: The mixer's result.
           found: The result of cross-attention.
           training: Whether dropout is applied.
+
+        Returns:
+          float [..., D], the input of the feed-forward sublayer.
         """
         return self.source_attention_frame.postprocess(before, found, training)
 
@@ -151,7 +157,11 @@ class DecoderLayer(Layer):
         state: State,
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
-        """Transforms one position of every hypothesis, float [B * R * K, D]; returns it and the mixer's new state."""
+        """Transforms one position of every hypothesis, float [B * R * K, D].
+
+        Returns:
+          float [B * R * K, D] and the mixer's new state.
+        """
         mixed, state = self.mixer.step(self.mixer_frame.preprocess(x), context, state)
         x = self.attend_step(x, mixed, memory, source_bias, math.prod(context.hypotheses), record)
         return self.feed_forward_frame.postprocess(x, self.feed_forward(self.feed_forward_frame.preprocess(x))), state
@@ -159,7 +169,7 @@ class DecoderLayer(Layer):
     def attend_step(
         self, x: tf.Tensor, mixed: tf.Tensor, memory: Any, source_bias: Any, hypotheses: int, record: Record | None
     ) -> tf.Tensor:
-        """Attends to the source from rows float [B * hypotheses, D]; arguments as of ``attend`` and ``step``."""
+        """Does the same as ``attend`` for rows float [B * hypotheses, D] of one step; see ``step``."""
         before = self.mixer_frame.postprocess(x, mixed)
         y = self.source_attention_frame.preprocess(before)
         if record is not None:
@@ -192,7 +202,7 @@ class Encoder(Layer):
     def call(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> EncoderOutput:
-        """Encodes float [B, S, D] under mask bool [B, 1, 1, S]."""
+        """Encodes embeddings float [B, S, D] under mask bool [B, 1, 1, S]."""
         states = []
         for layer in self.layers:
             x = layer(x, mask, training=training, record=record)
@@ -204,14 +214,14 @@ class Encoder(Layer):
 
 
 class Decoder(Layer):
-    """A stack of decoder layers, whole sequences at once or step by step."""
+    """A stack of decoder layers for whole sequences or single steps."""
 
     layer_class: type[DecoderLayer] = DecoderLayer
 
     def __init__(
         self, hparams: TransformerHParams, mixers: list[Mixer], source_views: SourceViews, **kwargs: Any
     ) -> None:
-        """Initializes one layer for each mixer; ``source_views`` says what they attend to."""
+        """Initializes one layer for each mixer; ``source_views`` defines what the layers attend to."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         self.source_views = source_views
@@ -239,13 +249,13 @@ class Decoder(Layer):
     def call(
         self, x: tf.Tensor, mask: tf.Tensor, encoded: Any, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
-        """Decodes float [B, T, D] under mask bool [1 or B, 1, T, T]; ``encoded`` is an EncoderOutput."""
+        """Decodes embeddings float [B, T, D] under mask bool [1 or B, 1, T, T]; ``encoded`` is an EncoderOutput."""
         for layer, view in zip(self.layers, self.source_views.views(encoded), strict=True):
             x = layer(x, mask, view, encoded.mask, training=training, record=record)
         return x if self.final_norm is None else self.final_norm(x)
 
     def start(self, encoded: Any, directions: int) -> State:
-        """Returns the state before the first step: source memories once, empty memories of the target."""
+        """Returns the state before the first step: the source's keys and values, and empty caches of the target."""
         batch = tf.shape(encoded.mask)[0]
         views = self.source_views.views(encoded)
         return {
@@ -257,7 +267,7 @@ class Decoder(Layer):
     def step(
         self, x: tf.Tensor, context: StepContext, state: State, record: Record | None = None
     ) -> tuple[tf.Tensor, State]:
-        """Decodes one position of every hypothesis, float [B * R * K, D]."""
+        """Decodes one position of every hypothesis, float [B * R * K, D]; returns the same shape and the new state."""
         layer_states = []
         for layer, memory, layer_state in zip(self.layers, state["source"], state["layers"], strict=True):
             x, new_state = layer.step(x, context, memory, state["source_bias"], layer_state, record)
@@ -269,7 +279,7 @@ class Decoder(Layer):
 
 @register_model("transformer")
 class Transformer(StackedSeq2Seq[T]):
-    """The Transformer, pre- or post-norm, with shared or separate embeddings and softmax."""
+    """The Transformer, pre-norm or post-norm, with shared or separate embeddings and softmax."""
 
     hparams_class: type[HParams] = TransformerHParams
     takes_source_features = True
@@ -281,13 +291,13 @@ class Transformer(StackedSeq2Seq[T]):
             preset = PresetEncoder(
                 hparams, kwargs["encoder_config"], name="encoder", dtype=kwargs.get("dtype") or hparams.precision
             )
-            # What reads the encoder's layers must know how many there are.
+            # Views of the encoder's layers depend on the number of layers.
             hparams = hparams.replace(num_encoder_layers=preset.depth, use_target_space_embedding=False)
         super().__init__(hparams, **kwargs)
         self.longest_source = preset.longest if preset else 0
         policy = self.dtype_policy
         self.source_embedding, self.target_embedding, self.softmax = self._make_embeddings()
-        self.source_features: Any = None  # in place of a source embedding
+        self.source_features: Any = None  # replaces a source embedding
         if self.source_feature_size:
             args = {"initializer": make_initializer(hparams.initializer, hparams.initializer_gain), "dtype": policy}
             size, width = self.source_feature_size, hparams.hidden_size
@@ -304,10 +314,10 @@ class Transformer(StackedSeq2Seq[T]):
             self.encoder = preset
         self.decoder = self.make_decoder("decoder")
 
-    # === Parts that relatives replace ===
+    # === Parts that related models replace ===
 
     def make_decoder(self, name: str, decoder_class: type[Decoder] = Decoder) -> Decoder:
-        """Returns a stack of decoder layers of that name, with mixers and views of the source of its own."""
+        """Returns a stack of decoder layers with this name and with its own mixers and views of the source."""
         mixers = [self.make_decoder_mixer(i) for i in range(self.hparams.decoder_layers)]
         return decoder_class(self.hparams, mixers, self.make_source_views(), name=name, dtype=self.dtype_policy)
 
@@ -321,16 +331,19 @@ class Transformer(StackedSeq2Seq[T]):
         return self.make_mixer(slot, self.hparams.mixer("decoder", layer), layer)
 
     def make_source_views(self) -> SourceViews:
-        """Returns the part that gives each decoder layer its view of the encoder."""
+        """Returns the layer that computes each decoder layer's view of the encoder."""
         views = registry.layer("source_views", self.hparams.source_views)
         return views.make(self.hparams, name="source_views", dtype=self.dtype_policy)
 
     # === Construction ===
 
     def _make_embeddings(self) -> tuple[TokenEmbedding | None, TokenEmbedding, TokenEmbedding]:
-        """Returns source embedding, target embedding and softmax matrix, the same object where they are shared.
+        """Returns the source embedding, the target embedding and the softmax; shared ones are the same object.
 
-        A source of feature vectors has no embedding.
+        The source embedding is None if the source consists of feature vectors or the encoder is pretrained.
+
+        Raises:
+          UserError: The embeddings are to be shared, but the vocabulary is not joint.
         """
         hparams = self.hparams
         if hparams.shared_embedding and not self.joint_vocabulary:
@@ -366,7 +379,7 @@ class Transformer(StackedSeq2Seq[T]):
                 part.build(None)
 
     def rate_of(self, variable: Any) -> float:
-        """Returns the multiple of the learning rate that a Keras variable learns with; 0: it is frozen."""
+        """Returns the factor on the learning rate for a Keras variable; 0: the variable is frozen."""
         return self.encoder.rate_of(variable) if self.encoder_config else 1.0
 
     def pretrained(self) -> dict[str, Any]:
@@ -379,7 +392,7 @@ class Transformer(StackedSeq2Seq[T]):
     # === Whole sequences ===
 
     def _add_positions(self, x: tf.Tensor, training: bool, ordered: bool = True) -> tf.Tensor:
-        """Adds positions counted from 0 to float [B, T, D], where there is an order, and applies dropout."""
+        """Adds position vectors, counted from 0, to float [B, T, D] if it is ordered, and applies dropout."""
         if ordered:
             x = self.positions_added(x, tf.range(tf.shape(x)[1]))
         return dropout(x, self.hparams.layer_prepostprocess_dropout, training)
@@ -424,7 +437,8 @@ class Transformer(StackedSeq2Seq[T]):
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns every layer's attention distributions, float [B, H, T, S] each.
 
-        Of two directions, see ``TwoDirections.named``; with ``predict_tag`` there is a position more, before the first.
+        For two directions, see ``TwoDirections.named``. With ``predict_tag`` there is one more position, before the
+        first.
         """
         record = Record()
         self._features(inputs, targets, record=record)
@@ -440,7 +454,7 @@ class Transformer(StackedSeq2Seq[T]):
     def step_with_attention(
         self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
-        """As ``step``; the attention is the last layer's, the mean over its heads; see Seq2Seq."""
+        """Does the same as ``step`` and returns the last layer's attention, averaged over the heads; see Seq2Seq."""
         record = Record()
         logits, state = self.step(ids, visible, partner_visible, parents, state, record)
         weights = tf.cast(record.weights[self.decoder.layers[-1].name], tf.float32)
@@ -458,6 +472,6 @@ class Transformer(StackedSeq2Seq[T]):
         """Decodes one position of every hypothesis, float [B, R, K, D], to rows float [B * R * K, D]."""
         position = context.position
         x = self.positions_added(x, position[tf.newaxis])
-        # Rows from here on: reshaping to and from [B, R, K] around every product would be half of all operations.
+        # The layers work on rows: reshaping to and from [B, R, K] around every product would be half of all operations.
         x, state = (decoder or self.decoder).step(tf.reshape(x, [-1, x.shape[-1]]), context, state, record)
         return x, {**state, "position": position + 1}
