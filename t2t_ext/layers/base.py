@@ -151,7 +151,7 @@ class Projection(Layer):
         width = input_shape[-1]
 
         def fused(shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
-            # An initializer would draw the same values for equal parts; clone() draws a new seed for each.
+            # An initializer draws the same values each time it is called; clone() gives each part a new seed.
             return tf.concat([self.initializer.clone()((width, part), dtype=dtype) for part in self.parts], axis=1)
 
         self.kernel = self.add_weight(name="kernel", shape=(width, sum(self.parts)), initializer=fused)

@@ -197,7 +197,7 @@ class BothSides(Mixer):
     def look_from_target(
         self, target: list[tf.Tensor], memory: Memory, sides: Any, training: bool, show: Show | None
     ) -> tf.Tensor:
-        """Returns the heads' results of the target's attention to source and past, or only to the past: [B, H, T, d].
+        """Returns the heads' results float [B, H, T, d] for the target's attention to source and past, or only past.
 
         Args:
           target: Queries, keys and values of the target, float [B, H, T, d].

@@ -129,7 +129,7 @@ class PresetEncoder(Layer):
 
 
 def _stack(description: Mapping[str, Any], policy: Any, name: str) -> tuple[Any, str, list[Any], int, int]:
-    """Returns a model that outputs the states of a backbone's layers; and its class, layers, positions and width.
+    """Returns a model of the outputs of a backbone's layers, and its class name, layers, maximum length and width.
 
     Raises:
       UserError: The backbone is not a stack of Transformer layers over tokens, or KerasHub is not installed.

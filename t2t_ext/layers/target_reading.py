@@ -1,4 +1,4 @@
-"""How a decoder reads its target, and which context each step has; here, one target is read from left to right.
+"""How a decoder reads its target, and which context each step has; here, one target, from first to last token.
 
 Legend: B sentences, T target positions, R directions (1), K hypotheses of a direction, D width.
 """

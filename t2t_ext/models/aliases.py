@@ -12,7 +12,9 @@ from t2t_ext.registry import register_model
 
 
 class Named(Seq2Seq):
-    """A mixin that declares, and so has checked, the variant that a model's name promises; the first of the bases.
+    """A mixin that declares the variant that a model's name promises, which is then checked.
+
+    It must precede the model among the base classes.
 
     Attributes:
       slot: The property of the hparams that selects the variant; ``mixers`` covers the mixers of all layers.

@@ -8,11 +8,11 @@ sentences.
 The details that they leave open are reconstructed here. Their 333.8M parameters are the Transformer's 207.8M (with
 biases in the projections), six more decoder layers (16 D^2 each) and six more attentions (4 D^2 each). It follows that
 there is a complete second decoder, that every layer of the forward decoder attends to the backward states with its own
-projections, and that both decoders share the target embedding and the softmax. This attention follows cross-attention,
-in its own frame (dropout, residual sum, normalization). The backward states are the outputs of the backward decoder's
-last layer, after its final normalization if there is one. State j is the one from which it generated its token j; EOS
-is included. Both losses are trained together, and the gradient of the forward loss also flows through the backward
-decoder. The backward decoder generates greedily unless ``backward_beam_size`` is set.
+projections, and that both decoders share the target embedding and the softmax. The attention to the backward states
+follows cross-attention, in its own frame (dropout, residual sum, normalization). The backward states are the outputs of
+the backward decoder's last layer, after its final normalization if there is one. State j is the state from which it
+generated token j; the tokens include EOS. Both losses are trained together, and the gradient of the forward loss also
+flows through the backward decoder. The backward decoder generates greedily by default (``backward_beam_size``).
 
 In training, side 0 is the target of the forward decoder, and side 1 is that of the backward decoder. If both were the
 reference, the forward decoder could read its future from the backward states. By default, side 1 is therefore the

@@ -1,6 +1,6 @@
 """Ensembles, in which the next token's probability is the models' mean (Sutskever et al. 2014, section 3.7).
 
-An Ensemble has those methods of ``Seq2Seq`` that search, scoring and alignment need. Its
+An Ensemble has the methods of ``Seq2Seq`` that search, scoring and alignment need. Its
 "logits" are the logarithms of the mean probabilities. It is not a Keras model: it owns no
 variables and is not trained. Its members may differ in kind, size and precision.
 

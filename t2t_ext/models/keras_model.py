@@ -118,7 +118,7 @@ class KerasModel(keras.Model):
     # === save, load_model ===
 
     def get_build_config(self) -> dict[str, Any]:
-        """Returns the argument of ``build_from_config``: no shapes, since they follow from ``get_config``."""
+        """Returns the argument of ``build_from_config``; it needs no shapes, since ``get_config`` determines them."""
         return {"input_shape": None}
 
     def build_from_config(self, config: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The interface that every model offers to training, search and export.
 
 Training calls ``training_features``, ``training_labels`` and ``softmax_weights``. The search calls ``start`` and
-``step``. ``call`` returns the logits of whole sequences; it is the reference that all other methods must agree with.
+``step``. ``call`` combines ``features`` and ``logits``; all other methods must agree with its result.
 
 A model with two target sides trains on, and scores, two targets of a sentence at once. Wherever [B, T] is written
 below, its ids are [B, 2, T]: side 0 is left to right, side 1 right to left (reversed, with EOS still at the end). The

@@ -118,9 +118,9 @@ class DecoderLayer(Layer):
     def attend(
         self, x: tf.Tensor, mixed: tf.Tensor, view: Any, source_mask: Any, training: bool, record: Record | None
     ) -> tf.Tensor:
-        """Returns the result of cross-attention joined with x, the layer's input, and ``mixed``, the mixer's result.
+        """Joins the layer's input x and the mixer's result, attends to the source, and joins the attention's result.
 
-        All are float [B, T, D]; for the other arguments, see ``call``.
+        x, ``mixed`` and the returned tensor are float [B, T, D]; for the other arguments, see ``call``.
         """
         before = self.mixer_frame.postprocess(x, mixed, training)
         y = self.source_attention_frame.preprocess(before)
