@@ -9,8 +9,8 @@ Two targets of a sentence are generated at once. A position of a direction atten
 The two results are fused as in ``layers/synchronous_attention.py``. The source is only part of the history; in both, it
 would be counted twice. Neither direction influences the states of the source.
 
-The layouts are the same as in both of these layers. In whole sequences, the target's rows are [B, 2, T]. In steps, both
-directions share one cache, with column = step * 2K + direction * K + rank.
+The layouts are those of mixed attention and of synchronous attention. In whole sequences, the target's rows are
+[B, 2, T]. In steps, both directions share one cache, with column = step * 2K + direction * K + rank.
 
 Legend: B sentences, S source positions, T target positions of a direction, K hypotheses of a direction, C columns of
 both directions, H heads, d width of a head, D width of the model.
