@@ -1,1 +1,1 @@
-"""From shards to padded batches: the manifest, the examples in memory, the plan of batches, the pipeline."""
+"""Turns shards into padded batches: the manifest, the examples in memory, the plan of batches, the pipeline."""

@@ -1,22 +1,23 @@
-"""Plans which examples form which batch: a function of lengths, seed and epoch alone, with NumPy.
+"""Plans which examples form which batch, depending only on the lengths, hparams, seed and epoch; with NumPy.
 
-A batch here is a *global* batch: what one update of the weights sees, over all replicas and
-accumulation steps. It is planned as one and split by rows afterwards, so that four replicas with
-``batch_size=B`` and one with ``batch_size=4B`` see the same batches in the same order.
+A batch here is a *global* batch: all examples of one weight update, over all replicas and
+accumulation steps. It is planned as a whole, and its rows are divided afterwards. So four replicas
+with ``batch_size=B`` and one with ``batch_size=4B`` see the same batches in the same order.
 
-Examples are put into *blocks* of similar length once for the whole run. All batches of a block have
-one shape (``t2t_ext.data.datasets.shape_classes`` chooses the blocks); every epoch shuffles the examples inside
-each block and then the order of all batches. So batches differ from epoch to epoch but their number
-and sizes do not: step s is batch ``s % batches_per_epoch`` of epoch ``s // batches_per_epoch``, and
-resuming anywhere costs the planning of one epoch.
+Examples are grouped into *blocks* of similar length once for the whole run. All batches of a block
+have the same shape (``t2t_ext.data.datasets.shape_classes`` chooses the blocks). Every epoch shuffles
+the examples within each block, and then the order of all batches. So batches differ between epochs,
+but their number and sizes do not: step s is batch ``s % batches_per_epoch`` of epoch
+``s // batches_per_epoch``. Resuming at any step costs only the planning of one epoch.
 
-With ``length_groups=G`` a batch is made of G *parts*, each of one block: the parts of an epoch are sorted by length and
-divided into G equal ranges, and every batch takes one of each. So all batches hold all lengths, with few shapes.
-For a compiler, to which every shape is a program, the parts of a batch can be merged: the pairs of an update stay the
-same, in one part of a shape that all batches share but for its width.
+With ``length_groups=G`` a batch consists of G *parts*, each from one block. The parts of an epoch are sorted by length
+and divided into G equal ranges, and every batch takes one part from each range. So every batch has examples of all
+lengths, and there are few shapes. A compiler such as XLA makes a separate program for every shape. For it, the parts of
+a batch can be merged into one. The pairs of an update stay the same; all batches have the same number of rows and
+differ only in width.
 
-Legend: N examples in the store, n of them in the plan, m batches an epoch, G parts of each; S and T are the padded
-lengths of a part's sources and targets, EOS included. This module imports no TensorFlow.
+Legend: N examples in the store, n of them in the plan, m batches per epoch, G parts per batch. S and T are the padded
+lengths of a part's sources and targets, EOS included. This module does not import TensorFlow.
 """
 
 import dataclasses
@@ -31,19 +32,20 @@ import numpy as np
 from t2t_ext.data.datasets import shape_classes
 from t2t_ext.errors import UserError
 
-# What a further class of shapes must save to be worth it, in padded positions: this share of the real tokens of all
-# pairs, and at least this share of a batch. See docs/decisions/0010 for what they were chosen by.
+# Padded positions that an additional shape class must save: this share of the real tokens of all pairs, and at least
+# this share of a batch. See docs/decisions/0010 for how the values were chosen.
 CLASS_SHARE = 0.0003
 CLASS_BATCHES = 1 / 6
-# The same where a batch has several parts, which are small: less, so that 97% of a small corpus's positions are real.
+# The same for batches of several parts. These are small, so the values are lower: 97% of the positions are real even
+# for a small corpus.
 PARTS_CLASS_SHARE = 0.0001
 PARTS_CLASS_BATCHES = 1 / 12
 
 _SHUFFLE_EXAMPLES, _SHUFFLE_BATCHES = 0, 1
 
-# Widths of merged batches: powers of two and the middles between them, from 16 on.
+# Widths of merged batches: powers of two and the midpoints between them, starting at 16.
 _MERGED_WIDTHS = np.array([16, *(width << k for k in range(26) for width in (24, 32))], np.int64)
-_MERGED_ROWS = 8  # that the rows of merged batches are a multiple of
+_MERGED_ROWS = 8  # the number of rows of a merged batch is a multiple of this
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +54,11 @@ class EpochPlan:
 
     Attributes:
       examples: int32 [n], example numbers; a part is a slice of it.
-      begins: int64 [m * G], where each part begins in ``examples``; batch i is the parts from ``i * G`` on.
-      ends: int64 [m * G], where it ends.
+      begins: int64 [m * G], where each part begins in ``examples``; batch i consists of the G parts from ``i * G`` on.
+      ends: int64 [m * G], where each part ends.
       input_widths: int32 [m * G], padded source length S, tokens.
       target_widths: int32 [m * G], padded target length T, tokens.
-      rows: int32 [m * G], rows of each part, empty ones included.
+      rows: int32 [m * G], rows of each part, empty rows included.
     """
 
     examples: np.ndarray
@@ -67,20 +69,20 @@ class EpochPlan:
     rows: np.ndarray
 
     def filled(self, multiple: int) -> Self:
-        """Returns the plan with the rows that are computed: empty ones make each part's number a multiple."""
+        """Returns the plan with the rows that are computed: empty rows fill each part up to a multiple."""
         return dataclasses.replace(self, rows=(-(-self.rows // multiple) * multiple).astype(np.int32))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Blocks:
-    """How examples are grouped, the same in every epoch; p parts in all, in the order of their lengths.
+    """The grouping of the examples, the same in every epoch: p parts in total, in order of length.
 
     Attributes:
       examples: int32 [n], example numbers, block by block.
-      block_starts: int64 [number of blocks + 1], over ``examples``.
-      batch_starts: int64 [p + 1], likewise; every block start is among them.
+      block_starts: int64 [number of blocks + 1], where each block starts in ``examples``; the last entry is n.
+      batch_starts: int64 [p + 1], the same for parts; every block start is among them.
       rows: int32 [p], rows of each part.
-      widths: int32 [p] for each side, padded lengths S and T.
+      widths: int32 [p] for each side: padded lengths S and T.
     """
 
     examples: np.ndarray
@@ -94,11 +96,11 @@ class BatchPlanner:
     """Plans the batches of every epoch.
 
     Attributes:
-      batches_per_epoch: Number of batches m of any epoch.
+      batches_per_epoch: Number of batches m in every epoch.
       num_examples: Number of examples n in the plan.
-      dropped: Why examples are left out -> how many.
-      budget: Most tokens of a global batch, counted as ``batch_tokens`` says.
-      parts: Number of parts of a batch as it is planned: G, or 1 where they are merged.
+      dropped: Reason -> number of examples left out for it.
+      budget: Maximum number of tokens in a global batch, counted as ``batch_tokens`` says.
+      parts: Number of parts in a planned batch: G, or 1 if parts are merged.
       merged: Whether parts are merged.
     """
 
@@ -114,21 +116,21 @@ class BatchPlanner:
         identity: str = "",
         merged: bool = False,
     ) -> None:
-        """Groups the examples; the planning of epochs comes later.
+        """Groups the examples; ``epoch`` plans the epochs later.
 
         Args:
           input_lengths: int [N], tokens of each source, EOS included.
-          target_lengths: int [N], tokens of each target, EOS included; of several targets the longest's.
+          target_lengths: int [N], tokens of each target, EOS included; if there are several targets, of the longest.
           hparams: An ``HParams``; its fields about batches are read.
-          seed: Seed of the order.
-          num_replicas: Replicas that share a global batch. Its budget is ``batch_size`` times
-            ``num_replicas`` times ``gradient_accumulation_steps`` tokens.
-          left_out: Reason -> bool [N], examples that are not used at any length, each for one reason.
-          identity: What the numbers of the examples mean, where that is not the pairs; part of the fingerprint.
-          merged: Whether the parts of a batch, of ``length_groups``, are put into one. It changes no batch's pairs.
+          seed: Seed for the order of examples and batches.
+          num_replicas: Number of replicas that share a global batch. The budget of a global batch is
+            ``batch_size * num_replicas * gradient_accumulation_steps`` tokens.
+          left_out: Reason -> bool [N], examples that are not used whatever their length, each for one reason.
+          identity: What the numbers of the examples mean, if they are not those of pairs; part of the fingerprint.
+          merged: Whether to merge the ``length_groups`` parts of a batch. The pairs of a batch do not change.
 
         Raises:
-          UserError: No example is short enough.
+          UserError: No example can be used, because all are too long or left out.
         """
         self._lengths = (np.asarray(input_lengths, np.int32), np.asarray(target_lengths, np.int32))
         self._seed = seed
@@ -149,7 +151,7 @@ class BatchPlanner:
         self.batches_per_epoch = -(-len(self._blocks.rows) // self._groups)
 
     def with_batches_of(self, hparams: Any) -> Self:
-        """Returns a planner of the same examples for other hparams."""
+        """Returns a planner that makes batches of the same examples for other hparams."""
         return type(self)(
             *self._lengths,
             hparams,
@@ -162,7 +164,10 @@ class BatchPlanner:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of which examples form which batches, in hexadecimal; equal ones train alike from any step on."""
+        """SHA-256, in hexadecimal, of which examples form which batches.
+
+        With equal fingerprints and seeds, the batches are equal from any step on.
+        """
         digest = hashlib.sha256(self._identity.encode())
         for array in dataclasses.astuple(self._blocks):
             digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
@@ -176,10 +181,10 @@ class BatchPlanner:
 
     @property
     def largest_budget(self) -> int:
-        """Tokens of the largest global batch that makes sense, counted as ``batch_tokens`` says.
+        """Tokens of the largest useful global batch, counted as ``batch_tokens`` says.
 
-        With dynamic shapes one that holds all examples. Examples of several static shapes never share a batch: there
-        it is one that holds the bucket with most positions, and a larger one would only have more empty rows.
+        With dynamic shapes, this batch holds all examples. With static shapes, examples of different buckets never
+        share a batch. So it holds the bucket with the most positions; a larger batch would only have more empty rows.
         """
         if not self._static:
             return self.total_tokens
@@ -192,20 +197,20 @@ class BatchPlanner:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Tokens of the smallest and of the largest example in the plan, counted as ``batch_tokens`` says."""
+        """Tokens of the smallest and the largest example in the plan, counted as ``batch_tokens`` says."""
         inputs, targets = (lengths[self._blocks.examples] for lengths in self._lengths)
         tokens = tokens_of(inputs, targets, self._mode)
         return int(tokens.min()), int(tokens.max())
 
     def shape(self, step: int, target_sides: int = 1, row_multiple: int = 1) -> str:
-        """Returns the shape of a step's global batch in words, as ``describe_shape``; steps count from 0."""
+        """Returns the shape of a step's global batch in words, as ``describe_shape`` does; steps count from 0."""
         epoch, number = self.locate(step)
         return describe_shape(self.epoch(epoch).filled(row_multiple), number, target_sides, self.parts)
 
     def largest_share(self, row_multiple: int) -> int:
-        """Returns the positions of the largest share of a part if all are divided into so many equal ones.
+        """Returns the positions of the largest share when every part is divided into ``row_multiple`` equal shares.
 
-        Positions are counted as ``batch_tokens`` says; a share has at least one row.
+        Positions are counted as ``batch_tokens`` says. A share has at least one row.
         """
         blocks = self._blocks
         if self.merged:
@@ -220,10 +225,10 @@ class BatchPlanner:
           epoch: Number of the epoch, from 0.
 
         Returns:
-          The plan; the same for the same lengths, hparams, seed and epoch, on any machine.
+          The plan. It is the same on any machine for the same lengths, hparams, seed and epoch.
         """
         order = _shuffled_inside(self._blocks.block_starts, self._random(epoch, _SHUFFLE_EXAMPLES, self.num_examples))
-        # One part of each range of lengths makes a batch; ranges differ by one part at most, which an empty one fills.
+        # A batch takes one part from each range of lengths. Ranges that have one part fewer get an empty one.
         count, total = self.batches_per_epoch, self.batches_per_epoch * self._groups
         ranges = [np.pad(part, (0, count - len(part)), constant_values=-1) for part in self._ranges]
         random = self._random(epoch, _SHUFFLE_BATCHES, total)
@@ -233,17 +238,17 @@ class BatchPlanner:
 
     @property
     def _ranges(self) -> list[np.ndarray]:
-        """The numbers of the parts of each range of lengths."""
+        """The numbers of the parts in each range of lengths."""
         return np.array_split(np.arange(len(self._blocks.rows)), self._groups)
 
     @property
     def _merged_rows(self) -> int:
-        """Rows that hold any merged batch."""
+        """Number of rows that is enough for every merged batch."""
         most = sum(int(self._blocks.rows[part].max(initial=1)) for part in self._ranges)
         return -(-most // _MERGED_ROWS) * _MERGED_ROWS
 
     def locate(self, step: int) -> tuple[int, int]:
-        """Returns the epoch of a step's batch and its number in the epoch; steps count from 0."""
+        """Returns the epoch of a step's batch and the batch's number within the epoch; steps count from 0."""
         return divmod(step, self.batches_per_epoch)
 
     def fill_rate(
@@ -258,9 +263,9 @@ class BatchPlanner:
 
         Args:
           epoch: Number of the epoch, from 0.
-          target_sides: Targets of an example, each of which is padded to the target length.
-          target_tokens: int [N], tokens of all of an example's targets; by default the lengths of one.
-          row_multiple: Of each part, which empty rows fill up to a multiple of it.
+          target_sides: Number of targets of an example; each is padded to the target length.
+          target_tokens: int [N], tokens of all targets of an example; by default the target length.
+          row_multiple: Empty rows fill each part up to a multiple of this number of rows.
         """
         plan, used = self.epoch(epoch).filled(row_multiple), self._blocks.examples
         inputs, targets = self._lengths
@@ -269,13 +274,13 @@ class BatchPlanner:
         return sum(int(of_side[used].sum(dtype=np.int64)) for of_side in tokens) / int(positions)
 
     def _random(self, epoch: int, purpose: int, count: int) -> np.ndarray:
-        """uint64 [count]. Raw words, since NumPy promises that these stay the same from version to version."""
+        """Returns uint64 [count]: raw words, because NumPy guarantees that these are the same in every version."""
         sequence = np.random.SeedSequence([self._seed % (1 << 64), epoch, purpose])
         return np.random.PCG64(sequence).random_raw(count)
 
 
 def describe_shape(plan: EpochPlan, number: int, target_sides: int = 1, parts: int = 1) -> str:
-    """Returns the shape of a batch of some parts in words, such as ``96 rows x 22 + 2 x 21 tokens``."""
+    """Returns the shape of a batch of ``parts`` parts in words, such as ``96 rows x 22 + 2 x 21 tokens``."""
     sides = f"{target_sides} x " if target_sides > 1 else ""
     return " and ".join(
         f"{plan.rows[part]} rows x {plan.input_widths[part]} + {sides}{plan.target_widths[part]} tokens"
@@ -284,16 +289,17 @@ def describe_shape(plan: EpochPlan, number: int, target_sides: int = 1, parts: i
 
 
 def plan_everything(input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any, batch_size: int) -> EpochPlan:
-    """Plans batches for evaluation: by length, every example exactly once, however long.
+    """Plans evaluation batches in order of length, with every example exactly once, however long it is.
 
     Args:
       input_lengths: int [N], tokens, EOS included.
-      target_lengths: int [N], likewise.
+      target_lengths: int [N], the same for targets.
       hparams: An ``HParams``.
-      batch_size: Most tokens of a batch, counted as ``hparams.batch_tokens`` says; a longer pair is a batch alone.
+      batch_size: Maximum number of tokens in a batch, counted as ``hparams.batch_tokens`` says; a longer pair forms a
+        batch of its own.
 
     Returns:
-      The plan, shortest first. With static shapes, buckets continue beyond ``max_length`` as far as needed.
+      The plan, shortest examples first. With static shapes, buckets continue beyond ``max_length`` as far as needed.
 
     Raises:
       UserError: There are no examples.
@@ -318,14 +324,15 @@ def select_examples(
     Args:
       input_lengths: int [N], tokens.
       target_lengths: int [N], tokens.
-      hparams: Reads ``max_length``, ``batch_size`` and ``batch_tokens``.
+      hparams: An ``HParams``; ``max_length``, ``batch_size`` and ``batch_tokens`` are read.
       left_out: Reason -> bool [N], examples that are left out already.
 
     Returns:
-      int32 [n], their numbers, ascending; and reason -> number of those left out (an example counts once).
+      int32 [n], the numbers of the chosen examples, ascending; and reason -> number of examples left out for it (each
+      counts once).
 
     Raises:
-      UserError: None is left.
+      UserError: No example is left.
     """
     limit = hparams.max_length or hparams.batch_size
     usable = np.ones(len(input_lengths), bool)
@@ -333,7 +340,7 @@ def select_examples(
         usable &= ~mask
     long_inputs = usable & (input_lengths > limit)
     long_targets = usable & ~long_inputs & (target_lengths > limit)
-    # Judged by one replica's share: a pair must fit the memory of one device.
+    # Compared with the budget of one replica, since a pair must fit into the memory of one device.
     long_pairs = (usable & ~(long_inputs | long_targets)) & (
         tokens_of(input_lengths, target_lengths, hparams.batch_tokens) > hparams.batch_size
     )
@@ -373,11 +380,11 @@ def tokens_of(inputs: Any, targets: Any, mode: str) -> Any:
 
 
 def bucket_boundaries(hparams: Any, longest: int = 0) -> list[int]:
-    """Returns the lengths that static shapes are padded to: T2T's, ``x = max(x + 1, int(x * step))``.
+    """Returns the lengths that static shapes are padded to, as in T2T: ``x = max(x + 1, int(x * step))``.
 
     Args:
       hparams: An ``HParams``.
-      longest: A length that must fit even if it is more than ``max_length``, tokens.
+      longest: A length in tokens that must fit even if it exceeds ``max_length``.
     """
     limit = max(hparams.max_length or hparams.batch_size, longest)
     boundaries = []
@@ -389,10 +396,10 @@ def bucket_boundaries(hparams: Any, longest: int = 0) -> list[int]:
 
 
 def rows_that_fit(budget: int, tokens: int) -> int:
-    """Returns how many rows of ``tokens`` tokens a batch has: at least 1, else within the budget.
+    """Returns how many rows of ``tokens`` tokens fit into the budget, at least 1.
 
-    Rounded down to a multiple of 8 (from 64 rows on) or 4, so that the usual numbers of replicas
-    and slices divide it and the same batches serve any of them.
+    The number is rounded down to a multiple of 8 (from 64 rows on), 4 (from 4 rows on) or 2. Then the
+    usual numbers of replicas and slices divide it, and the same batches serve any of them.
     """
     rows = max(1, budget // int(tokens))
     multiple = row_multiple(rows)
@@ -400,14 +407,14 @@ def rows_that_fit(budget: int, tokens: int) -> int:
 
 
 def row_multiple(rows: int) -> int:
-    """Returns the number that ``rows_that_fit`` rounds to."""
+    """Returns the number to whose multiple ``rows_that_fit`` rounds ``rows`` down."""
     return 8 if rows >= 64 else 4 if rows >= 4 else 2 if rows >= 2 else 1
 
 
 def _static_blocks(
     kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, boundaries: list[int], budget: int, mode: str
 ) -> _Blocks:
-    """One block for each bucket that has examples; the last batch of a bucket may hold empty rows."""
+    """Makes one block for each bucket that has examples; the last batch of a bucket may have empty rows."""
     bucket = np.searchsorted(boundaries, np.maximum(inputs, targets)[kept])
     examples = kept[np.argsort(bucket, kind="stable")]
     counts = np.bincount(bucket, minlength=len(boundaries))
@@ -435,7 +442,7 @@ def _static_blocks(
 def _dynamic_blocks(
     kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, budget: int, mode: str, parts: int = 1
 ) -> _Blocks:
-    """One block for each class of shapes; its parts are equally full, the last one may hold empty rows."""
+    """Makes one block for each shape class; its parts are equally full, but the last one may have empty rows."""
     lengths = inputs[kept], targets[kept]
     budget //= parts
     number = shape_classes.choose(*lengths, mode, _class_cost(lengths, budget, mode, parts))
@@ -449,11 +456,11 @@ def _dynamic_blocks(
         longest = int(lengths[0][order[begin:end]].max()), int(lengths[1][order[begin:end]].max())
         tokens = tokens_of(*longest, mode)
         fit, multiple = max(1, budget // int(tokens)), 1
-        if parts == 1:  # parts are not divided into slices, and rounding would take much of a small one
+        if parts == 1:  # parts are not divided into slices, and rounding would cost small parts many rows
             fit = rows_that_fit(budget, tokens)
             multiple = row_multiple(fit)
         equal = -(-(end - begin) // -(-(end - begin) // fit))
-        if equal < end - begin:  # one batch alone has a shape of its own in any case
+        if equal < end - begin:  # a single batch has its own shape in any case
             equal = -(-equal // multiple) * multiple
         cuts = np.arange(begin, end, equal)
         batches.append(cuts)
@@ -470,7 +477,7 @@ def _dynamic_blocks(
 
 
 def _class_cost(lengths: tuple[np.ndarray, np.ndarray], budget: int, mode: str, parts: int) -> float:
-    """Returns how many padded positions a further class of shapes must save."""
+    """Returns how many padded positions an additional shape class must save."""
     real = sum(int(side.sum(dtype=np.int64)) for side in lengths)
     counted = int(tokens_of(lengths[0].astype(np.int64), lengths[1].astype(np.int64), mode).sum())
     share, batches = (CLASS_SHARE, CLASS_BATCHES) if parts == 1 else (PARTS_CLASS_SHARE, PARTS_CLASS_BATCHES)
@@ -478,9 +485,9 @@ def _class_cost(lengths: tuple[np.ndarray, np.ndarray], budget: int, mode: str, 
 
 
 def _plan(blocks: _Blocks, examples: np.ndarray, parts: np.ndarray) -> EpochPlan:
-    """Makes a plan of the examples in their order of this epoch (int32 [n]) and that of parts (int64 [m * G]).
+    """Makes a plan from an epoch's order of the examples (int32 [n]) and of the parts (int64 [m * G]).
 
-    Part -1 is an empty one: a row of padding as wide as the shortest part.
+    Part -1 is an empty part: one row of padding, as wide as the shortest part.
     """
     parts, real = np.maximum(parts, 0), parts >= 0
     begins = blocks.batch_starts[:-1][parts]
@@ -495,7 +502,7 @@ def _plan(blocks: _Blocks, examples: np.ndarray, parts: np.ndarray) -> EpochPlan
 
 
 def _merged(plan: EpochPlan, groups: int, rows: int) -> EpochPlan:
-    """Merges each ``groups`` parts of a plan into one of so many rows, both sides as wide as the longest needs."""
+    """Merges every ``groups`` parts of a plan into one of ``rows`` rows, both sides as wide as the longest needs."""
     counts = plan.ends - plan.begins
     order = np.arange(counts.sum()) + np.repeat(plan.begins - (np.cumsum(counts) - counts), counts)
     of_batches = counts.reshape(-1, groups).sum(axis=1)
@@ -518,7 +525,7 @@ def _merged_widths(lengths: np.ndarray) -> np.ndarray:
 
 
 def _shuffled_inside(starts: np.ndarray, random: np.ndarray) -> np.ndarray:
-    """int64 [n]: a permutation of positions that stays inside each of the ranges between ``starts``.
+    """Returns int64 [n]: a random permutation of the positions within each of the ranges between ``starts``.
 
     Args:
       starts: int64 [ranges + 1], from 0 to n.

@@ -1,10 +1,10 @@
-"""All pairs of a split as flat arrays of ids in memory, the form that batches are taken from.
+"""Holds all pairs of a split in memory as flat arrays of ids, from which batches are gathered.
 
-4.5 million pairs of 25 + 25 tokens take 450 MB as 16-bit ids. Reading them at the start of a
-run costs seconds and makes the position in the data a matter of arithmetic: any batch of any
-epoch can be put together without reading what comes before it.
+4.5 million pairs of 25 + 25 tokens take 450 MB as 16-bit ids. Reading them at the start of a run
+takes seconds. After that, the position in the data is a matter of arithmetic: any batch of any
+epoch can be assembled without reading the data before it.
 
-Legend: N examples, L tokens of one side in all.
+Legend: N examples, L tokens of one side in total.
 """
 
 import concurrent.futures
@@ -30,7 +30,7 @@ Sequences = tuple[np.ndarray, np.ndarray]  # flat ids and offsets
 
 _FORMAT = np.lib.format
 _SIDES = ("inputs", "targets")
-# What reading a damaged .npz file raises.
+# Exceptions that reading a damaged .npz file may raise.
 UNREADABLE = (
     OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError
 )  # fmt: skip
@@ -43,13 +43,13 @@ class ExampleStore:
     Attributes:
       inputs: uint16 or int32 [L], source ids of all examples, one after the other.
       input_offsets: int64 [N + 1]; example i is ``inputs[input_offsets[i]:input_offsets[i + 1]]``.
-      targets: uint16 or int32 [L'], target ids likewise.
+      targets: uint16 or int32 [L'], target ids, stored in the same way.
       target_offsets: int64 [N + 1].
-      pseudo: Of ``NAME_synchronous``, the pseudo references of the L2R model and of the R2L model, each as flat ids
-        uint16 or int32 and offsets int64 [N + 1]. Both are in text order and end with EOS; a pair without one has the
-        length 0. None where there are none.
-      source_features: Where sources are feature vectors, these, which stay on the disk; ``inputs`` are then their
-        numbers, one for each example. None where sources are ids.
+      pseudo: For ``NAME_synchronous``, the pseudo references of the L2R model and of the R2L model, each as flat ids
+        (uint16 or int32) and offsets (int64 [N + 1]). Both are in text order and end with EOS; a pair without a pseudo
+        reference has length 0 there. None if there are no pseudo references.
+      source_features: The feature vectors of the sources, which stay on disk; ``inputs`` then holds the numbers of the
+        sequences, one for each example. None if sources are ids.
     """
 
     inputs: np.ndarray
@@ -61,7 +61,7 @@ class ExampleStore:
 
     @property
     def source_feature_size(self) -> int:
-        """Size of the sources' feature vectors; 0 where sources are ids."""
+        """Size of the sources' feature vectors; 0 if sources are ids."""
         return 0 if self.source_features is None else self.source_features.depth
 
     @property
@@ -71,18 +71,18 @@ class ExampleStore:
 
     @property
     def input_lengths(self) -> np.ndarray:
-        """int32 [N], tokens of each source with its EOS, or its feature vectors."""
+        """int32 [N], number of tokens of each source, EOS included, or of its feature vectors."""
         if self.source_features is not None:
             return self.source_features.lengths[self.inputs]
         return np.diff(self.input_offsets).astype(np.int32)
 
     @property
     def target_lengths(self) -> np.ndarray:
-        """int32 [N], tokens of each target with its EOS."""
+        """int32 [N], number of tokens of each target, EOS included."""
         return np.diff(self.target_offsets).astype(np.int32)
 
     def example(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns source and target ids of one example; of feature vectors, these in the place of source ids."""
+        """Returns the source ids, or feature vectors, and the target ids of one example."""
         source = self.inputs[self.input_offsets[index] : self.input_offsets[index + 1]]
         if self.source_features is not None:
             source = self.source_features[int(source[0])]
@@ -95,10 +95,10 @@ class ExampleStore:
         targets: Sequence[Sequence[int]],
         pseudo: tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]] | None = None,
     ) -> Self:
-        """Makes a store of sequences of ids; EOS must be at their ends already (but of pseudo references that failed).
+        """Makes a store from sequences of ids, which must already end with EOS (except failed pseudo references).
 
         Raises:
-          ValueError: The numbers of sequences differ.
+          ValueError: The sides have different numbers of sequences.
         """
         sides = (inputs, targets, *(pseudo or ()))
         if len({len(side) for side in sides}) > 1:
@@ -111,14 +111,17 @@ class ExampleStore:
 
     @classmethod
     def load(cls, generated: GeneratedData, split: str, *, verify: bool = True) -> Self:
-        """Reads all shards of a split, several at a time; ``verify`` compares each one's SHA-256 with the manifest's.
+        """Reads all shards of a split, several at a time.
+
+        With ``verify``, the SHA-256 of each shard is compared with the one in the manifest.
 
         Returns:
-          The store, in the problem's direction (sides swapped for ``NAME_rev``); with pseudo references where the
-          problem is ``NAME_synchronous`` and the split has them.
+          The store in the problem's direction (sides swapped for ``NAME_rev``). It has pseudo references if the problem
+          is ``NAME_synchronous`` and the split has them.
 
         Raises:
-          UserError: There is no such split, or a shard is missing or damaged; the message names it.
+          UserError: There is no such split, a shard is missing or damaged (the message names it), or files do not
+            belong together.
         """
         paths = [pathlib.Path(path) for path in generated.shard_paths(split)]
         folder = paths[0].parent if paths else pathlib.Path("...")
@@ -127,7 +130,7 @@ class ExampleStore:
             arrays = _read_shards(paths, generated.manifest, repair, pool, _SIDES, verify)
             first, second = ("targets", "inputs") if generated.was_reversed else ("inputs", "targets")
             store = cls(*arrays[first], *arrays[second])
-            # Their checksums are not computed again: they may be many gigabytes.
+            # Checksums of feature files are not computed again: the files may have many gigabytes.
             store = dataclasses.replace(store, source_features=generated.source_features(split))
             features, numbers = store.source_features, store.inputs
             too_large = features is not None and len(numbers) > 0 and int(numbers.max()) >= len(features)
@@ -144,7 +147,7 @@ class ExampleStore:
 def _load_pseudo(
     sidecar: PseudoReferences, split: str, num_examples: int, verify: bool, pool: concurrent.futures.Executor
 ) -> tuple[Sequences, Sequences]:
-    """Reads the pseudo references of a split, as many as the pairs."""
+    """Reads the pseudo references of a split and checks that there are as many as pairs."""
     arrays = _read_shards(sidecar.shard_paths(split), sidecar.manifest, sidecar.repair, pool, DIRECTIONS, verify)
     left, right = (arrays[direction] for direction in DIRECTIONS)
     if len(left[1]) - 1 != num_examples:
@@ -163,10 +166,12 @@ def _read_shards(
     sides: tuple[str, str],
     verify: bool,
 ) -> dict[str, Sequences]:
-    """Returns side -> (flat ids, offsets), in arrays that are allocated once: lengths first, then ids at their places.
+    """Returns side -> (flat ids, offsets).
+
+    Each array is allocated only once: all lengths are read first, then the ids are read into their places.
 
     Raises:
-      UserError: A shard is missing or damaged, or (``verify``) its SHA-256 is another one than the manifest's.
+      UserError: A shard is missing or damaged, or (with ``verify``) its SHA-256 differs from the manifest's.
     """
 
     def read_all(read: Callable[..., Any], *rest: Any) -> list[Any]:
@@ -216,7 +221,7 @@ def _read_shards(
 
 
 def _flattened(sequences: Sequence[Sequence[int]]) -> Sequences:
-    """Returns sequences of ids as flat ids, of 16 bits where that is enough, and offsets."""
+    """Returns sequences of ids as flat ids, with 16 bits if that is enough, and offsets."""
     flat = np.concatenate([np.asarray(ids, np.int32) for ids in sequences] or [np.zeros(0, np.int32)])
     small = flat.size == 0 or flat.max() < 1 << 16
     return flat.astype(np.uint16 if small else np.int32), _offsets([len(ids) for ids in sequences])

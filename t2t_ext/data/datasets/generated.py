@@ -1,4 +1,4 @@
-"""Finished data of a problem: what the trainer, the decoder and evaluation read."""
+"""Opens the generated data of a problem for the trainer, the decoder and evaluation."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,7 @@ from t2t_ext.problem import Problem
 
 
 def datagen_command(problem: Problem, data_dir: str | os.PathLike) -> str:
-    """Returns the command that makes the data of a problem, with the options that it has; FILE stands for others."""
+    """Returns the command that makes a problem's data, with its options; FILE stands for files that are not given."""
     flags: dict[str, Any] = {"problem": problem.data_name, "data_dir": data_dir}
     own_text = [field.name for field in dataclasses.fields(OwnTextOptions) if field.metadata["group"]]
     flags |= {name: value for name, value in problem.options.items() if name in own_text}
@@ -35,9 +35,9 @@ class GeneratedData:
     """The data files of one problem, seen in the problem's direction.
 
     Attributes:
-      data_dir: Where the files lie.
-      manifest: What they hold, in the base problem's direction.
-      was_reversed: Whether source and target have changed places (``NAME_rev``).
+      data_dir: The directory of the files.
+      manifest: Describes the files, in the base problem's direction.
+      was_reversed: Whether source and target are swapped (``NAME_rev``).
       pseudo: The pseudo references of ``NAME_synchronous``; None for any other problem.
     """
 
@@ -51,14 +51,14 @@ class GeneratedData:
         """Opens the data of a problem.
 
         Raises:
-          UserError: They, or the pseudo references of ``NAME_synchronous``, have not been generated, do not belong
-            together, or files are missing; the message says which command to run.
+          UserError: The data, or the pseudo references of ``NAME_synchronous``, have not been generated, do not belong
+            together, or lack files. The message says which command to run.
         """
         data_dir = pathlib.Path(data_dir).expanduser()
         name = problem.data_name
         path, was_reversed = manifest_path(data_dir, problem.base_name), problem.was_reversed
         if was_reversed and manifest_path(data_dir, name).is_file():
-            # Corpora that depend on the direction: NAME_rev has data of its own.
+            # If the corpora depend on the direction, NAME_rev has its own data.
             path, was_reversed = manifest_path(data_dir, name), False
         again = datagen_command(problem, data_dir)
         try:
@@ -88,7 +88,7 @@ class GeneratedData:
         if was_reversed:
             train = manifest.splits.get("train")
             tags = dict.fromkeys(corpus["tag"] for corpus in train.corpora.values() if corpus["tag"]) if train else ()
-            if tags:  # they would stand on the target
+            if tags:  # after swapping, they would be on the target side
                 raise UserError(
                     f"The sources of {manifest.problem} begin with tags ({', '.join(tags)}), so that its data cannot "
                     f"be read in the other direction; {name} needs data of its own. Run, with its --train_tags: {again}"
@@ -100,12 +100,12 @@ class GeneratedData:
 
     @property
     def source_language(self) -> str:
-        """The language that is translated from, or empty."""
+        """The language to translate from, or empty."""
         return self.manifest.target_language if self.was_reversed else self.manifest.source_language
 
     @property
     def target_language(self) -> str:
-        """The language that is translated into, or empty."""
+        """The language to translate into, or empty."""
         return self.manifest.source_language if self.was_reversed else self.manifest.target_language
 
     @property
@@ -115,12 +115,14 @@ class GeneratedData:
 
     @property
     def source_feature_size(self) -> int:
-        """Size of the source's feature vectors; 0 where the source is text."""
+        """Size of the source's feature vectors; 0 if the source is text."""
         described = [split.floats["inputs"] for split in self.manifest.splits.values() if "inputs" in split.floats]
         return described[0]["depth"] if described else 0
 
     def source_features(self, split: str) -> FloatSequences | None:
-        """Opens the feature vectors of the sources of a split, whose shards hold their numbers; None: they are text.
+        """Opens the feature vectors of a split's sources; None if the sources are text.
+
+        The shards of the split hold the numbers of the sequences of vectors.
 
         Raises:
           UserError: There is no such split, or a file is damaged.
@@ -131,7 +133,7 @@ class GeneratedData:
         return FloatSequences.open(self.data_dir, described, self.manifest.command(self.data_dir))
 
     def text_encoders(self) -> tuple[SubwordEncoder, SubwordEncoder]:
-        """Returns the encoders of the source and of the target, the same object where they are joint."""
+        """Returns the text encoders of the source and the target; they are the same object if they share a file."""
         names = [self.manifest.vocab[side]["file"] for side in self._turned("source", "target")]
         source = self._text_encoder(names[0])
         return source, source if names[0] == names[1] else self._text_encoder(names[1])
@@ -145,14 +147,14 @@ class GeneratedData:
         return [self.data_dir / name for name in self._split(split).shards]
 
     def texts(self, split: str) -> tuple[list[str] | list[FeatureSource], list[list[str]]]:
-        """Returns the text of a dev or test split, untouched and complete.
+        """Returns the text of a dev or test split, unprocessed and complete.
 
         Returns:
-          The source sentences (or feature vectors with their names, read when they are used), and one list of as
-          many sentences for every reference set.
+          The source sentences (or feature vectors with their names, read when they are used), and for every reference
+          set a list of the same length.
 
         Raises:
-          UserError: There is no such split, or it is kept as ids only (train).
+          UserError: There is no such split, or only its ids are kept (train).
         """
         texts = self._split(split).texts
         if "inputs" not in texts or "targets" not in texts:
@@ -161,7 +163,7 @@ class GeneratedData:
                 f"{', '.join(name for name, found in self.manifest.splits.items() if found.texts)}."
             )
         inputs, targets = self._turned("inputs", "targets")
-        # Of several references, which become sources in NAME_rev, the first is translated.
+        # In NAME_rev the references become sources; if there are several, the first is translated.
         source: list = self._lines(texts[inputs][0])
         features = self.source_features(split)
         if features is not None:
@@ -169,9 +171,9 @@ class GeneratedData:
         return source, [self._lines(name) for name in texts[targets]]
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the manifest, which holds those of all files: same digest, same data.
+        """Returns the SHA-256 of the manifest, which identifies the data, since the manifest has that of every file.
 
-        Of ``NAME_synchronous`` it is that of the sidecar's manifest, which holds that of NAME's.
+        For ``NAME_synchronous`` it is the SHA-256 of the sidecar's manifest, which contains the digest of NAME's data.
         """
         if self.pseudo is not None:
             return self.pseudo.digest()
@@ -198,5 +200,5 @@ class GeneratedData:
         return encoder
 
     def _lines(self, name: str) -> list[str]:
-        """Returns the lines of a text file, which end at LF only."""
+        """Returns the lines of a text file; only LF ends a line."""
         return (self.data_dir / name).read_bytes().decode().split("\n")[:-1]

@@ -1,4 +1,4 @@
-"""The manifest of generated data: its contents, its inputs and settings, and drops; and their summary for people."""
+"""Stores the manifest of generated data: contents, inputs, settings and drops; and summarizes it for people."""
 
 import dataclasses
 import json
@@ -14,34 +14,34 @@ from t2t_ext.io.stored import Count, FileEntry
 
 
 def manifest_path(data_dir: str | os.PathLike, base_name: str) -> pathlib.Path:
-    """Returns where the manifest of a problem lies."""
+    """Returns the path of a problem's manifest."""
     return pathlib.Path(data_dir, f"{base_name}.manifest.json")
 
 
 def problems_in(directory: str | os.PathLike) -> list[str]:
-    """Returns the names of the problems of which a directory has generated data, sorted; none where it is missing."""
+    """Returns the sorted names of the problems with generated data in a directory; none if it does not exist."""
     path = pathlib.Path(directory)
     end = manifest_path("", "").name
     return sorted(entry.name.removesuffix(end) for entry in path.glob(f"?*{end}")) if path.is_dir() else []
 
 
 def shard_name(base_name: str, split: str, index: int, count: int) -> str:
-    """Returns a shard's file name, T2T's pattern with our suffix."""
+    """Returns a shard's file name, which follows T2T's pattern with our suffix."""
     return f"{base_name}-{split}-{index:05d}-of-{count:05d}.npz"
 
 
 def text_name(base_name: str, split: str, feature: str, reference: int = 0) -> str:
-    """Returns the file name of a dev or test set's text; ``reference`` counts further references from 1."""
+    """Returns the file name of a dev or test set's text; ``reference`` numbers additional references from 1."""
     return f"{base_name}-{split}.{feature}{f'.{reference}' if reference else ''}.txt"
 
 
 def vocab_name(base_name: str, vocab_size: int, side: str = "") -> str:
-    """Returns a subword model's file name; ``side`` is empty where source and target share it."""
+    """Returns a subword model's file name; ``side`` is empty if source and target share the model."""
     return f"vocab.{base_name}.{vocab_size}{f'.{side}' if side else ''}.model"
 
 
 def is_data_file(name: str, base_name: str) -> bool:
-    """Returns whether a file name is one that generating this problem writes."""
+    """Returns whether generating this problem writes files with such a name."""
     base = re.escape(base_name)
     patterns = (
         rf"{base}-\w+-\d{{5}}-of-\d{{5}}\.npz",
@@ -53,12 +53,12 @@ def is_data_file(name: str, base_name: str) -> bool:
 
 
 class StoredManifest:
-    """The base of the manifests of data and of pseudo references, both dataclasses.
+    """Base class of the manifests of data and of pseudo references, which are dataclasses.
 
     Class attributes:
-      latest_format: The latest ``format_version`` that is understood.
-      split_class: What the entries of ``splits`` are.
-      again: How to make the files again, for messages.
+      latest_format: The latest ``format_version`` that can be read.
+      split_class: Class of the entries of ``splits``.
+      again: How to make the files again, for error messages.
     """
 
     latest_format: ClassVar[int]
@@ -72,7 +72,7 @@ class StoredManifest:
 
         Raises:
           UserError: The file is damaged, or a later version of t2t_ext wrote it.
-          FileNotFoundError: There is none.
+          FileNotFoundError: There is no such file.
         """
         try:
             content = stored.read(path)
@@ -91,11 +91,11 @@ class StoredManifest:
             raise UserError(f"{path} is damaged ({error}); {cls.again}") from error
 
     def damaged_files(self, data_dir: str | os.PathLike, *, checksums: bool = False) -> list[str]:
-        """Returns the names of files that are missing or not as they were written.
+        """Returns the names of files that are missing or differ from those that were written.
 
         Args:
-          data_dir: Where the files lie.
-          checksums: Whether to compare SHA-256 as well; existence and sizes are always compared.
+          data_dir: The directory of the files.
+          checksums: Whether to compare SHA-256 as well; existence and sizes are always checked.
         """
         damaged = []
         for name, expected in self.files.items():
@@ -107,7 +107,7 @@ class StoredManifest:
 
 
 def _check_names(content: Mapping[str, Any]) -> None:
-    """Raises ``Damaged`` where a manifest's name of a file leads out of its directory."""
+    """Raises ``Damaged`` if a file name in a manifest leads out of the manifest's directory."""
     names = [*content["files"]]
     for split in content["splits"].values():
         names += split["shards"]
@@ -122,7 +122,7 @@ def _check_names(content: Mapping[str, Any]) -> None:
 
 
 class CorpusSummary(TypedDict):
-    """The contents of one of several corpora: its weight and tag, pairs read, and their occurrences by the weight."""
+    """One of several corpora: its weight and tag, the number of pairs read, and their occurrences with this weight."""
 
     weight: float
     tag: str
@@ -131,7 +131,7 @@ class CorpusSummary(TypedDict):
 
 
 class FloatsSummary(TypedDict):
-    """The files of a feature of float vectors and what they hold; see ``t2t_ext.data.features.float_files``."""
+    """The files of a float-vector feature and their contents; see ``t2t_ext.data.features.float_files``."""
 
     depth: Count
     storage: str
@@ -143,7 +143,7 @@ class FloatsSummary(TypedDict):
 
 
 class VocabFile(TypedDict):
-    """The text encoder of a side."""
+    """The text encoder of one side."""
 
     file: str
     size: Count
@@ -151,7 +151,7 @@ class VocabFile(TypedDict):
 
 
 class VocabTraining(TypedDict):
-    """What the subword models were trained on, or the files that were taken over."""
+    """What the subword models were trained on, or the files of reused models."""
 
     reused: NotRequired[list[str]]
     samples_used: NotRequired[Count]
@@ -168,7 +168,7 @@ class VocabSummary(TypedDict):
 
 
 class AugmentationSummary(TypedDict):
-    """What made augmented data, and the problem whose direction they are for; there is more, for people."""
+    """The method that made augmented data and the problem they are meant for; further entries are for people."""
 
     method: str
     problem: str
@@ -179,22 +179,22 @@ class SplitSummary:
     """The contents of one split.
 
     Attributes:
-      read: Number of samples before any was dropped.
-      samples: Number of samples that were written, of BPE-dropout in every segmentation.
+      read: Number of samples before any were dropped.
+      samples: Number of samples written; with BPE-dropout, every segmentation counts.
       drops: Number of dropped samples by reason.
-      notes: Number of lines changed without loss, by what was done.
-      first: Where each reason or note occurred first.
-      tokens: Number of stored items (EOS included) by feature; of float vectors, those that are kept.
-      longest: Most items of one sample by feature.
-      unknown: Number of tokens that the vocabulary does not have by feature. Left out of the file where there are none.
+      notes: Number of lines changed without loss, by kind of change.
+      first: The first occurrence of each reason and each kind of change.
+      tokens: Number of stored items (EOS included) by feature; for float vectors, the number of vectors kept.
+      longest: Largest number of items in one sample, by feature.
+      unknown: Number of tokens that are not in the vocabulary, by feature. Omitted from the file if there are none.
       shards: File names, in order.
-      texts: File names by text feature: the text, then further references; of sequences of float vectors, what they are
-        called. Only of dev and test sets.
-      corpora: Weight, tag, pairs read and their occurrences by corpus, where there are several.
-      floats: Of features of float vectors, the files and what they hold; see
-        ``t2t_ext.data.features.float_files``. Left out of the file where there are none.
-      identical: Number of samples with the same text on both sides, where these are most. Left out of the file
-        elsewhere, so that data have the digest that they had before this was counted.
+      texts: File names by feature: for text, the text and then further references; for float vectors, the names of
+        the sequences. Dev and test sets only.
+      corpora: Weight, tag, pairs read and their occurrences by corpus, if there are several corpora.
+      floats: Files and contents of each float-vector feature; see ``t2t_ext.data.features.float_files``.
+        Omitted from the file if there are none.
+      identical: Number of samples with the same text on both sides, if these are the majority. Otherwise omitted
+        from the file, so that data keep the digest from before this was counted.
     """
 
     read: Count
@@ -214,21 +214,21 @@ class SplitSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(StoredManifest):
-    """Describes a finished set of data files. It says nothing of time or machine: same data, same bytes.
+    """Describes a finished set of data files. It records no time or machine, so the same data give the same bytes.
 
     Attributes:
       problem: The base problem's name.
-      problem_options: The problem's options that were given.
+      problem_options: The options given for the problem.
       source_language: The base problem's source language, or empty.
       target_language: The base problem's target language, or empty.
-      settings: Every setting of the generation, resolved.
+      settings: Every setting of the generation, with defaults filled in.
       inputs: Name, size in bytes and SHA-256 of every raw file that was read, by split.
-      vocab: Files (``source`` and ``target``, the same name where joint), sizes, and how the models were trained.
-      splits: What each split holds.
+      vocab: Files (``source`` and ``target``, the same name if they share a file), sizes, and how models were trained.
+      splits: The contents of each split.
       files: Size in bytes and SHA-256 of every file of the set, by name.
-      versions: Versions of the software that made it.
-      augmentation: Of data that t2t_ext-augment made: the method, the problem whose direction they are for, and what
-        they were made from. Left out of the file elsewhere.
+      versions: Versions of the software that made the data.
+      augmentation: For data made by t2t_ext-augment: the method, the problem whose direction they are for, and what
+        they were made from. Omitted from the file for other data.
     """
 
     latest_format = 1
@@ -249,7 +249,7 @@ class Manifest(StoredManifest):
     augmentation: Annotated[dict[str, Any], AugmentationSummary] = dataclasses.field(default_factory=dict)
 
     def command(self, data_dir: str | os.PathLike) -> str:
-        """Returns the command that makes the data again, less what is not recorded."""
+        """Returns the command that makes the data again, without options that are not recorded."""
         if self.augmentation:
             made = f"--problem={self.augmentation['problem']} --method={self.augmentation['method']}"
             return f"t2t_ext-augment {made} --output_data_dir={data_dir} ... --overwrite"
@@ -262,7 +262,7 @@ class Manifest(StoredManifest):
             del content["augmentation"]
         for split in content["splits"].values():
             for name in ("floats", "unknown", "identical"):
-                if not split[name]:  # the manifest, and so its digest, is what it was before there were any
+                if not split[name]:  # keeps the digest from before these fields existed
                     del split[name]
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
@@ -272,11 +272,11 @@ def describe_file(path: str | os.PathLike) -> FileEntry:
     return {"bytes": os.path.getsize(path), "sha256": files.sha256_of_file(path)}
 
 
-# From which share on dropped samples are warned of.
+# Share of dropped samples from which on there is a warning.
 LOUD_SHARE = 0.1
-# From which share on unknown tokens are warned of.
+# Share of unknown tokens from which on there is a warning.
 LOUD_UNKNOWN_SHARE = 0.005
-# Beyond which share of them pairs with the same text on both sides are warned of.
+# Share of pairs with the same text on both sides above which there is a warning.
 LOUD_IDENTICAL_SHARE = 0.5
 REASONS = {
     "empty": "an empty side",
@@ -312,7 +312,7 @@ REASONS = {
 
 
 def in_words(reason: str) -> str:
-    """Returns a reason of drops or a note as people read it; a problem of the user's may have reasons of its own."""
+    """Returns a drop reason or a note in words; a user's own problem may have reasons that are not in ``REASONS``."""
     return REASONS.get(reason, reason)
 
 
@@ -323,10 +323,10 @@ def summary_lines(
     *,
     vocab_from: str = "",
 ) -> Iterator[str]:
-    """Yields lines that say what was generated, what was dropped and why, beside published numbers of pairs.
+    """Yields lines that say what was generated, what was dropped and why, and how this compares with ``published``.
 
-    ``vocab_from`` is the run whose subword models were taken, which the manifest does not name: the data are the same
-    wherever it is.
+    ``published`` holds published numbers of pairs by split. ``vocab_from`` is the run whose subword models were reused.
+    The manifest does not name it, because the data do not depend on where the run is.
     """
     settings = manifest.settings
     yield f"{manifest.problem} in {data_dir}:"
@@ -349,7 +349,7 @@ def summary_lines(
         yield f"  {name}: {shards}; {', '.join(_sizes(split))}{as_published}"
         for corpus, counted in split.corpora.items():
             yield f"    {corpus_line(corpus, counted)}"
-        # Of a pair that weights repeat, every occurrence is a sample, but it is dropped once.
+        # If weights repeat a pair, every occurrence is a sample, but a drop counts only once.
         pairs = " pairs" if is_weighted else ""
         for what, counts in ((f"dropped {{:,}}{pairs}", split.drops), ("changed {:,}", split.notes)):
             for reason, count in counts.items():
@@ -372,7 +372,7 @@ def summary_lines(
 
 
 def _remedy(split: SplitSummary) -> str:
-    """Returns what to do where much was dropped, by the reason that dropped most; the doctor looks at texts."""
+    """Returns what to do about many drops, by the most frequent reason; the doctor examines only text."""
     if max(split.drops, key=split.drops.__getitem__) == "invalid_utf8":
         return (
             "Find out the encoding of the files, convert them (iconv -f ISO-8859-1 -t UTF-8 FILE > NEW), start again."
@@ -381,7 +381,7 @@ def _remedy(split: SplitSummary) -> str:
 
 
 def _warnings_of_unknown_tokens(manifest: Manifest) -> Iterator[str]:
-    """Yields lines about texts of which the vocabulary does not have much; models write unknown tokens, too."""
+    """Yields warnings about texts with many unknown tokens, which a model would also learn to generate."""
     for name, split in manifest.splits.items():
         shares = {feature: count / split.tokens[feature] for feature, count in split.unknown.items()}
         loud = [f"{share:.1%} of the {feature}" for feature, share in shares.items() if share >= LOUD_UNKNOWN_SHARE]
@@ -401,7 +401,7 @@ def _remedy_of_unknown_tokens(manifest: Manifest) -> str:
 
 
 def _sizes(split: SplitSummary) -> Iterator[str]:
-    """Yields how much there is of each feature."""
+    """Yields the size of each feature in words."""
     for name, count in split.tokens.items():
         kept = split.floats.get(name)
         if kept:
@@ -415,7 +415,7 @@ def _sizes(split: SplitSummary) -> Iterator[str]:
 
 
 def beside_published(count: int, published: int | None) -> str:
-    """Returns what to print after a number of pairs: the published one, and by how much they differ."""
+    """Returns text to print after a number of pairs: the published number, and by how much they differ."""
     if not published:
         return ""
     if count == published:
@@ -439,7 +439,7 @@ def _vocabulary(manifest: Manifest, vocab_from: str, *, of_one_side: bool) -> st
 
 
 def corpus_line(name: str, counted: Mapping[str, Any]) -> str:
-    """Returns what a corpus holds: its pairs, its weight and how often its pairs occur with it, its tag."""
+    """Returns a line about a corpus: its pairs, its weight, how often its pairs occur with this weight, and its tag."""
     tag = f", tag {counted['tag']}" if counted["tag"] else ""
     if counted["weight"] == 1:
         return f"{name}: {counted['pairs']:,} pairs{tag}"

@@ -1,11 +1,11 @@
-"""From pairs in memory to padded batches, in TensorFlow's graph.
+"""Turns pairs in memory into padded batches, in TensorFlow's graph.
 
-Python is asked once an epoch, ahead of time, for the plan of the epoch's batches
-(``t2t_ext.data.datasets.batching``); splitting, gathering and padding run in ``tf.data`` without it.
-A pipeline can start at any step: nothing before that step is read or made.
+Once per epoch, ahead of time, Python computes the plan of the epoch's batches
+(``t2t_ext.data.datasets.batching``). Splitting, gathering and padding run in ``tf.data`` without Python, except that
+Python reads feature vectors. A pipeline can start at any step: nothing before that step is read or made.
 
-Where a model learns from two targets of a sentence, or from pseudo references, the examples that the plan speaks of are
-those of ``t2t_ext.data.datasets.target_variants``; ids are in memory once for all variants.
+If a model learns from two targets per sentence, or from pseudo references, the plan's examples are those of
+``t2t_ext.data.datasets.target_variants``. The ids are in memory once for all variants.
 
 Legend: N pairs; rows R, source length S and target length T of a batch.
 """
@@ -23,20 +23,20 @@ from t2t_ext.data.datasets.example_store import ExampleStore
 
 _PARALLEL_BATCHES = 2
 _PREFETCHED_BATCHES = 8
-_PREFETCHED_FEATURE_BATCHES = 2  # some ten megabytes each
+_PREFETCHED_FEATURE_BATCHES = 2  # about ten megabytes each
 _NO_EXAMPLE = -1
 _PLAN_FIELDS = [field.name for field in dataclasses.fields(batching.EpochPlan)]
 _PLAN_TYPES = [tf.int32, tf.int64, tf.int64, tf.int32, tf.int32, tf.int32]
-# Nothing here branches on tensors: AutoGraph would read, rewrite and compile it all for nothing at every start.
+# Nothing here branches on tensors, so AutoGraph would read, rewrite and compile the code at every start for nothing.
 _as_written = tf.autograph.experimental.do_not_convert
 
 
 class TrainPipeline:
-    """Endless training batches whose order is a function of seed and step.
+    """Provides endless training batches whose order depends only on the seed and the step.
 
     Attributes:
-      planner: Groups the examples; knows ``locate``.
-      examples: What their numbers mean, and what their targets are made of.
+      planner: Groups the examples and plans the batches; its ``locate`` finds the batch of a step.
+      examples: Defines what example numbers mean and what the targets are made of.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class TrainPipeline:
         target_sides: int = 1,
         fixed_shapes: bool = False,
     ) -> None:
-        """Groups the examples by length and puts the ids where the graph can gather them.
+        """Groups the examples by length and places the ids where the graph can gather them.
 
         Args:
           store: The training pairs.
           hparams: An ``HParams``; its fields about batches and targets are read.
           seed: Seed of the order.
-          num_replicas: Replicas that share a global batch, which has ``batch_size * num_replicas *
-            gradient_accumulation_steps`` tokens at most.
-          target_sides: Target sequences of an example, as the model says.
-          fixed_shapes: Whether batches must have few shapes, as for XLA: the parts of ``length_groups`` are merged.
+          num_replicas: Number of replicas that share a global batch, which has at most ``batch_size * num_replicas *
+            gradient_accumulation_steps`` tokens.
+          target_sides: Number of target sequences per example that the model needs.
+          fixed_shapes: Whether batches must have few shapes, as for XLA; if so, parts of ``length_groups`` are merged.
 
         Raises:
           UserError: No pair is short enough to train on, or pseudo references are missing.
@@ -81,10 +81,10 @@ class TrainPipeline:
         self._plans: dict[int, batching.EpochPlan] = {}
 
     def with_batches_of(self, hparams: Any) -> Self:
-        """Returns a pipeline over the same pairs in memory whose batches are planned as other hparams say.
+        """Returns a pipeline over the same pairs in memory, with batches planned for other hparams.
 
         Args:
-          hparams: An ``HParams`` that differs in fields about batches only.
+          hparams: An ``HParams`` that differs only in fields about batches.
 
         Raises:
           UserError: No pair is short enough.
@@ -97,17 +97,17 @@ class TrainPipeline:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Number of global batches of any epoch."""
+        """Number of global batches in every epoch."""
         return self.planner.batches_per_epoch
 
     @property
     def row_multiple(self) -> int:
-        """Number that the rows of every part of a global batch are a multiple of: replicas times slices."""
+        """Number of which the rows of every part of a global batch are a multiple: replicas times slices."""
         return self._num_replicas * self._slices
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Why examples are left out -> how many."""
+        """Reason -> number of examples left out for it."""
         return self.planner.dropped
 
     def fill_rate(self) -> float:
@@ -120,22 +120,26 @@ class TrainPipeline:
         return self.planner.shape(step, self.examples.sides, self.row_multiple)
 
     def dataset(self, first_step: int, replica: int = 0, num_replicas: int | None = None) -> tf.data.Dataset:
-        """Makes one replica's part of all batches from a step on.
+        """Makes one replica's share of all batches from a step on.
 
         Args:
           first_step: The step whose batch comes first; steps count from 0.
-          replica: Which part, from 0.
-          num_replicas: Into how many parts batches are split; by default as many as the pipeline was made for.
+          replica: Number of the share, from 0.
+          num_replicas: Number of shares of each batch; by default the number that the pipeline was made for.
             It does not change the global batches: with 1, all of them come out whole.
 
         Returns:
-          An endless dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``; where sources are feature
-          vectors of size F, ``inputs`` is float32 [R, S, F], zeros being padding; of two targets a sentence,
-          ``targets`` is int32 [R, 2, T], the second reversed before its EOS, and where loss is not taken of all
-          of them, ``labels`` is the same with PAD in the others' place. Element i is rows
+          An endless dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``. Element i is rows
           ``[replica * R, (replica + 1) * R)`` of the global batch ``first_step + i``. R is a multiple of
-          ``gradient_accumulation_steps * parallel_slices``; rows of only PAD (0) make up for what is missing.
-          With ``length_groups`` above 1, a tuple of as many such parts, of any number of rows, unless shapes are fixed.
+          ``gradient_accumulation_steps * parallel_slices``; rows of only PAD (0) fill the batch up.
+          If sources are feature vectors of size F, ``inputs`` is float32 [R, S, F], padded with zeros.
+          With two targets per sentence, ``targets`` is int32 [R, 2, T], and the second one is reversed before its EOS.
+          If only some targets contribute to the loss, ``labels`` equals ``targets`` with PAD in place of the others.
+          With ``length_groups`` above 1, elements are tuples of that many parts, each of this form with any number of
+          rows, unless shapes are fixed.
+
+        Raises:
+          ValueError: There is no such replica.
         """
         num_replicas = num_replicas or self._num_replicas
         if not 0 <= replica < num_replicas:
@@ -165,7 +169,7 @@ class TrainPipeline:
         return _finished(epochs.flat_map(batches), self._gather, keep_numbers=False)
 
     def _plan(self, epoch: np.ndarray) -> list[np.ndarray]:
-        """Returns the fields of an epoch's plan; the replicas of this process share it."""
+        """Returns the fields of an epoch's plan, which the replicas of this process share."""
         with self._lock:
             if int(epoch) not in self._plans:
                 if len(self._plans) > 1:
@@ -177,20 +181,20 @@ class TrainPipeline:
 def eval_batches(
     store: ExampleStore, hparams: Any, batch_size: int, examples: target_variants.Examples | None = None
 ) -> tf.data.Dataset:
-    """Makes batches of a whole split, by length, however long its pairs are.
+    """Makes batches of a whole split in order of length, however long its pairs are.
 
     Args:
       store: The pairs.
       hparams: An ``HParams``; ``batch_tokens``, ``batch_shapes`` and ``target_direction`` are read.
-      batch_size: Most tokens of a batch, padded; a longer pair is a batch alone.
-      examples: What targets are made of; by default every pair's is its reference.
+      batch_size: Maximum number of tokens in a batch, padding included; a longer pair forms a batch of its own.
+      examples: Defines what targets are made of; by default the target of every pair is its reference.
 
     Returns:
-      A finite dataset of batches as ``TrainPipeline.dataset``'s with ``"index": int32 [R]``, the example numbers, as
-      well. There may be rows of only PAD, whose number is -1.
+      A finite dataset of batches like those of ``TrainPipeline.dataset``, with the example numbers
+      ``"index": int32 [R]`` in addition. There may be rows of only PAD, whose number is -1.
 
     Raises:
-      UserError: There are no pairs, or none that can be used.
+      UserError: There are no pairs, or none can be used.
     """
     examples = examples or target_variants.gold_examples(store)
     target_variants.check_any_left(examples)
@@ -207,7 +211,7 @@ def eval_batches(
 
 
 class _Gather:
-    """Puts padded batches together from example numbers, by index arithmetic in the graph."""
+    """Assembles padded batches from example numbers, by index arithmetic in the graph."""
 
     def __init__(self, store: ExampleStore, examples: target_variants.Examples, *, reverse_targets: bool) -> None:
         fields = examples.fields
@@ -216,7 +220,7 @@ class _Gather:
         offsets = [of_field[1:] + end for (_, of_field), end in zip(targets, ends[:-1], strict=True)]
         ids = targets[0][0] if len(targets) == 1 else np.concatenate([flat for flat, _ in targets])
         self._num_pairs = examples.num_pairs
-        # Sequence f * N + i of the memory is field f of pair i.
+        # In memory, sequence f * N + i is field f of pair i.
         self._place = np.array([[fields.index(field) for field in variant] for variant in examples.variants], np.int32)
         self._reversed = (False, True) if examples.sides == 2 else (reverse_targets,)
         self._gold = np.array([[field == target_variants.GOLD for field in variant] for variant in examples.variants])
@@ -224,7 +228,7 @@ class _Gather:
         self._features = store.source_features
         self.prefetched = _PREFETCHED_BATCHES if self._features is None else _PREFETCHED_FEATURE_BATCHES
         with tf.device("CPU:0"):
-            # One id is needed even of no examples, since padding gathers position 0. Of feature vectors the numbers.
+            # Padding gathers position 0, so one id is needed even without examples. Feature vectors: sequence numbers.
             self._inputs = tf.constant(store.inputs if store.inputs.size else np.zeros(1, np.int32))
             self._targets = tf.constant(ids if ids.size else np.zeros(1, np.int32))
             self._input_offsets = tf.constant(store.input_offsets)
@@ -234,13 +238,13 @@ class _Gather:
         """Gathers a batch.
 
         Args:
-          numbers: int32 [R], example numbers; -1 for a row of only PAD.
+          numbers: int32 [R], example numbers; -1 means a row of only PAD.
           input_width: int32 scalar, S.
           target_width: int32 scalar, T.
 
         Returns:
-          ``{"inputs": int32 [R, S] or float32 [R, S, F], "targets": int32 [R, T] or [R, 2, T]}``, ``labels`` where they
-          differ.
+          ``{"inputs": int32 [R, S] or float32 [R, S, F], "targets": int32 [R, T] or [R, 2, T]}``, and ``labels`` if the
+          loss is taken on references only.
         """
         real, numbers = numbers >= 0, tf.maximum(numbers, 0)
         variants, pairs = numbers // self._num_pairs, numbers % self._num_pairs
@@ -260,7 +264,7 @@ class _Gather:
         return batch
 
     def _sources(self, pairs: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        """Gathers the sources of pairs int32 [R], -1 for none; feature vectors are read from their files in Python."""
+        """Gathers the sources of pairs int32 [R], -1 for no pair; Python reads feature vectors from their files."""
         features = self._features
         if features is None:
             return _padded(self._inputs, self._input_offsets, pairs, width, reverse=False)
@@ -272,7 +276,7 @@ class _Gather:
 
 
 def _padded(ids: tf.Tensor, offsets: tf.Tensor, numbers: tf.Tensor, width: tf.Tensor, *, reverse: bool) -> tf.Tensor:
-    """int32 [R, width]: the sequences with these numbers, padded by 0; reversed before their EOS if ``reverse``."""
+    """Returns int32 [R, width]: the numbered sequences, padded with 0; with ``reverse``, reversed before their EOS."""
     rows = tf.maximum(numbers, 0)
     begins = tf.gather(offsets, rows)
     lengths = tf.where(numbers < 0, 0, tf.cast(tf.gather(offsets, rows + 1) - begins, tf.int32))[:, tf.newaxis]
@@ -288,7 +292,7 @@ def _padded(ids: tf.Tensor, offsets: tf.Tensor, numbers: tf.Tensor, width: tf.Te
 def _cut(
     fields: Any, number: tf.Tensor, replica: int, num_replicas: int, slices: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Takes one replica's part of one batch of a plan.
+    """Takes one replica's share of one part of a plan.
 
     Returns:
       int32 [R], example numbers, -1 for empty rows; and the padded lengths S and T, int32 scalars.
@@ -306,12 +310,12 @@ def _cut(
 
 
 def _slices_of_a_part(hparams: Any, planner: batching.BatchPlanner) -> int:
-    """Returns into how many slices the step divides the rows of a part: where an update has several, none."""
+    """Returns into how many slices a step divides the rows of a part: 1 if a batch has several parts."""
     return 1 if planner.parts > 1 else hparams.gradient_accumulation_steps * hparams.parallel_slices
 
 
 def _finished(cuts: tf.data.Dataset, gather: _Gather, *, keep_numbers: bool) -> tf.data.Dataset:
-    """Gathers what ``_cut`` gave and sets the options; elements come in order however they are computed."""
+    """Gathers the examples that ``_cut`` chose and sets the options; elements stay in order despite parallel work."""
 
     @_as_written
     def element(*parts: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> Any:

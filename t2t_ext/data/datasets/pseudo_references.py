@@ -1,14 +1,14 @@
-"""Pseudo references: the translations of every source of a problem by two trained models, kept beside its data.
+"""Stores pseudo references: translations of every source of a problem by two trained models, beside its data.
 
-``P_synchronous`` is the problem P with two more targets a pair: the translation of a model that generates left to right
-(``l2r``) and that of one that generates right to left (``r2l``; kept in text order). They are a *sidecar*: P's own data
-stay as they are, and these files stand beside them in the data directory::
+``P_synchronous`` is the problem P with two more targets per pair: a translation by a model that generates left to right
+(``l2r``) and one by a model that generates right to left (``r2l``; stored in text order). They form a *sidecar*: P's
+own data stay unchanged, and these files are added to the data directory::
 
-    P_synchronous.manifest.json                  names P's data by digest, the models, what failed; written last
+    P_synchronous.manifest.json                  digest of P's data, the models, the failures; written last
     P_synchronous-train-00000-of-00003.npz       l2r, l2r_lengths, r2l, r2l_lengths: ids with EOS, pairs in P's order
-    P_synchronous-train.l2r.txt                  the same as text, a line for each pair
+    P_synchronous-train.l2r.txt                  the same as text, one line per pair
 
-A pair that a model failed on has the length 0 and an empty line. Shard i holds as many pairs as P's shard i.
+A pair that a model failed on has length 0 and an empty line. Shard i has as many pairs as P's shard i.
 
 Source: Zhou, Zhang and Zong, "Synchronous Bidirectional Neural Machine Translation" (2019), section 3.4.
 """
@@ -27,23 +27,23 @@ from t2t_ext.io.stored import Count, FileEntry
 SUFFIX = "_synchronous"
 DIRECTIONS = ("l2r", "r2l")
 SPLITS = ("train", "dev")
-# From which share of failed pairs on a model is too bad to learn from.
+# A model that fails on more than this share of pairs is too bad to learn from.
 _LOUD_SHARE = 0.5
 
 
 def command(problem: str, data_dir: str | os.PathLike) -> str:
-    """Returns the command that makes the pseudo references of a problem, given without ``_synchronous``."""
+    """Returns the command that makes the pseudo references of a problem, named without ``_synchronous``."""
     return f"t2t_ext-pseudo-references --problem={problem} --l2r=RUN --r2l=RUN --data_dir={data_dir}"
 
 
 class MadeFrom(TypedDict):
-    """The data that pseudo references belong to: the SHA-256 of their manifest."""
+    """The data that pseudo references belong to, identified by the SHA-256 of their manifest."""
 
     digest: str
 
 
 class Texts(TypedDict):
-    """The file of the texts of each direction."""
+    """The text file of each direction."""
 
     l2r: str
     r2l: str
@@ -54,11 +54,11 @@ class SplitPseudo:
     """The contents of one split of the sidecar.
 
     Attributes:
-      pairs: Number of pairs, failed ones included.
+      pairs: Number of pairs, including those on which a model failed.
       shards: File names, in order.
       texts: File name by direction.
-      failures: By direction: reason -> number of pairs without a pseudo reference.
-      statistics: By direction: numbers for people, such as mean lengths and BLEU against the references.
+      failures: Direction -> reason -> number of pairs without a pseudo reference.
+      statistics: Direction -> figures for people, such as mean lengths and BLEU against the references.
     """
 
     pairs: Count
@@ -70,16 +70,16 @@ class SplitPseudo:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PseudoManifest(StoredManifest):
-    """Describes a finished sidecar. It says nothing of time or machine: same models and data, same bytes.
+    """Describes a finished sidecar. It records no time or machine: the same models and data give the same bytes.
 
     Attributes:
-      problem: Its full name, such as ``P_rev_synchronous``.
+      problem: The full name of the problem, such as ``P_rev_synchronous``.
       data: ``digest``: SHA-256 of the manifest of P's data.
-      models: By direction, one entry for each checkpoint: run, step, digest of the weights.
-      settings: What else the ids depend on: decode hparams, longest pseudo reference and the like.
-      splits: What each split holds.
+      models: Direction -> one entry for each checkpoint: run, step, digest of the weights.
+      settings: Other settings that the ids depend on: decode hparams, length limit of pseudo references and the like.
+      splits: The contents of each split.
       files: Size in bytes and SHA-256 of every file, by name.
-      versions: Versions of the software that made it.
+      versions: Versions of the software that made the sidecar.
     """
 
     latest_format = 1
@@ -102,12 +102,12 @@ class PseudoManifest(StoredManifest):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PseudoReferences:
-    """A sidecar on the disk.
+    """A sidecar on disk.
 
     Attributes:
-      data_dir: Where its files lie.
-      manifest: What they hold.
-      repair: The command that makes them again.
+      data_dir: The directory of its files.
+      manifest: Describes the files.
+      repair: The command that makes the files again.
     """
 
     data_dir: pathlib.Path
@@ -116,7 +116,12 @@ class PseudoReferences:
 
     @classmethod
     def open(cls, problem: str, data_dir: str | os.PathLike, data_digest: str) -> Self:
-        """Opens the pseudo references of a problem, named without ``_synchronous``, whose data have this digest now.
+        """Opens the pseudo references of a problem and checks that they belong to its current data.
+
+        Args:
+          problem: The problem's name without ``_synchronous``.
+          data_dir: The directory of the files.
+          data_digest: The digest that the problem's data have now.
 
         Raises:
           UserError: There are none, they belong to other data, or files are missing; the message says what to run.
@@ -154,7 +159,7 @@ class PseudoReferences:
         return [self.data_dir / name for name in self.manifest.splits[split].shards]
 
     def texts(self, split: str) -> tuple[list[str], list[str]]:
-        """Returns the lines of a split: those of the L2R model and those of the R2L model; failed ones are empty."""
+        """Returns the lines of a split from the L2R model and from the R2L model; failed ones are empty."""
         left, right = (
             (self.data_dir / self.manifest.splits[split].texts[direction]).read_bytes().decode().split("\n")[:-1]
             for direction in DIRECTIONS
@@ -162,7 +167,7 @@ class PseudoReferences:
         return left, right
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the manifest, which holds those of all files and of P's data."""
+        """Returns the SHA-256 of the manifest, which contains the digests of all files and of P's data."""
         return hashlib.sha256(manifest_path(self.data_dir, self.manifest.problem).read_bytes()).hexdigest()
 
 
@@ -170,7 +175,7 @@ def check_made(manifest: PseudoManifest) -> None:
     """Checks that each direction's model made at least one pseudo reference of the training data.
 
     Raises:
-      UserError: One made none: what it wrote cannot be trained on.
+      UserError: A model made none, so its output cannot be trained on.
     """
     train = manifest.splits.get("train")
     if train is None or not train.pairs:
@@ -186,7 +191,7 @@ def check_made(manifest: PseudoManifest) -> None:
 
 
 def warnings(manifest: PseudoManifest) -> list[str]:
-    """Returns a line for each direction and split of which more than half of the pseudo references failed."""
+    """Returns a warning for each direction and split in which more than half of the pseudo references failed."""
     lines = []
     for name, split in manifest.splits.items():
         for direction in DIRECTIONS:
@@ -211,7 +216,7 @@ def _main_reason(split: SplitPseudo, direction: str) -> str:
 
 
 def _model(manifest: PseudoManifest, direction: str) -> str:
-    """Returns how a message names the model of a direction: with its runs and their steps."""
+    """Returns the name of a direction's model for messages, with its runs and their steps."""
     runs = " and ".join(f"{each['run']}, step {each['step']}" for each in manifest.models[direction] if "step" in each)
     return f"{direction} model ({runs})" if runs else f"{direction} model"
 

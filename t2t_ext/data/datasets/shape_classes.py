@@ -1,19 +1,20 @@
-"""Few shapes of batches, little padding: pairs are divided into rectangles of similar lengths.
+"""Divides pairs into classes of similar lengths, so that batches have few shapes and little padding.
 
-Every new shape of a batch costs a CPU's kernel library new kernels (time and memory), every class of wider ranges
-padding. The division with the least padding plus a fixed cost for each class is found by dynamic programming, first
-over the length that the budget counts ("size"), and for each range of sizes over what the other side adds ("rest").
+On a CPU, the kernel library makes new kernels for every new batch shape, which costs time and memory. Classes of wider
+ranges cost padding. Dynamic programming finds the division with the least padding plus a fixed cost for each class:
+first over the length that the budget counts ("size"), and for each range of sizes over a second length ("rest"): the
+source length, or the difference of both lengths.
 
-This module imports no TensorFlow.
+This module does not import TensorFlow.
 """
 
 import itertools
 
 import numpy as np
 
-# Lengths are told apart in steps of a 32nd of the power of two below them.
+# Lengths are rounded up in steps of 1/32 of the power of two below them.
 _STEPS_AN_OCTAVE = 32
-# Sizes inside a class differ by at most this ratio, but for what is left over where pairs are few.
+# Sizes in a class differ by at most about this ratio (very small sizes by more, because of rounding).
 _RATIO = 1.35
 
 
@@ -23,8 +24,8 @@ def choose(inputs: np.ndarray, targets: np.ndarray, mode: str, class_cost: float
     Args:
       inputs: int [n], tokens of each source; n > 0.
       targets: int [n], tokens of each target.
-      mode: ``batch_tokens``: ``max``, ``sum`` or ``target``, the size that a batch's budget counts.
-      class_cost: Padded positions that a further class must save.
+      mode: ``batch_tokens``: ``max``, ``sum`` or ``target``, which says what a batch's budget counts.
+      class_cost: Padded positions that an additional class must save.
 
     Returns:
       int64 [n], the class of each pair, numbered from 0 by size, then by rest.
@@ -43,7 +44,7 @@ def choose(inputs: np.ndarray, targets: np.ndarray, mode: str, class_cost: float
 
 
 def _levels(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As ``np.unique`` with the inverse, for integers of a small range: without sorting millions of them."""
+    """Works as ``np.unique`` with the inverse, for integers of a small range, without sorting millions of them."""
     least = values.min()
     present = np.bincount(values - least) > 0
     return np.flatnonzero(present) + least, (np.cumsum(present) - 1)[values - least]
@@ -56,7 +57,7 @@ def _rounded_up(lengths: np.ndarray) -> np.ndarray:
 
 
 def _divided(counts: np.ndarray, sizes: np.ndarray, rests: np.ndarray, mode: str, class_cost: float) -> np.ndarray:
-    """int64 [sizes, rests]: number of the class of each cell, given the pairs in each cell."""
+    """Returns int64 [sizes, rests]: the class of each cell, given the number of pairs in each cell."""
     below = np.concatenate([np.zeros((1, len(rests)), np.int64), np.cumsum(counts, 0)])
     best = np.full(len(sizes) + 1, np.inf)
     best[0] = 0.0
@@ -89,14 +90,14 @@ def _cut_by_rest(
     """Finds the best cuts of several ranges of sizes that end at the same size.
 
     Args:
-      counts: int64 [ranges, R], pairs of each rest.
+      counts: int64 [ranges, R], number of pairs with each rest.
       size: The largest size of all ranges.
       rests: int64 [R], ascending.
       mode: ``batch_tokens``.
       class_cost: Cost of a class.
 
     Returns:
-      float64 [ranges], costs; int64 [ranges, R + 1], where the class that ends at each place begins.
+      float64 [ranges], costs; int64 [ranges, R + 1], where the class that ends at each position begins.
     """
     below = np.concatenate([np.zeros((len(counts), 1), np.int64), np.cumsum(counts, 1)], 1)
     costs = np.zeros((len(counts), len(rests) + 1))
@@ -111,7 +112,7 @@ def _cut_by_rest(
 
 
 def _positions(size: int, least: np.ndarray, most: int, mode: str) -> np.ndarray:
-    """Returns the padded positions of a pair in classes of one size whose rests go from ``least`` [R] to ``most``."""
+    """Returns the padded positions per pair in classes of one size whose rests range from ``least`` [R] to ``most``."""
     if mode == "target":
         return np.full(len(least), size + most)
     if mode == "max":  # one side is as long as the size, the other shorter by the rest

@@ -1,7 +1,7 @@
-"""A shortlist of the target vocabulary: for every source id, the target ids that its translations may need.
+"""Makes a shortlist of the target vocabulary: for every source id, the target ids that its translations may need.
 
-It is made from pairs of ids by IBM Model 1 (Brown et al. 1993, https://aclanthology.org/J93-2003): expectation
-maximization of t(target id | source id). The source's EOS takes the place of the empty word: it is in every sentence.
+It is estimated from pairs of ids with IBM Model 1 (Brown et al. 1993, https://aclanthology.org/J93-2003): expectation
+maximization of t(target id | source id). The source's EOS, which is in every sentence, serves as the empty word.
 
 Legend: A ids that are always candidates, S source ids, V target ids, M candidates of a source id, N examples.
 """
@@ -23,13 +23,13 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import files, inputs
 
 _ITERATIONS = 4
-# Pairs of source and target subwords that are counted at once: what bounds the memory.
+# Pairs of source and target subwords that are counted at once; this bounds the memory.
 _PAIRS_AT_ONCE = 4_000_000
 _PARTS_AT_ONCE = 8
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _FIELDS = ("always", "best", "vocabularies")
 
-# Codes int64 [L], ascending, of source id x V + target id, and a float64 [L] of each.
+# Codes int64 [L], ascending: source id x V + target id; and float64 [L], a value for each.
 _Lexicon = tuple[np.ndarray, np.ndarray]
 
 
@@ -39,8 +39,8 @@ class Shortlist:
 
     Attributes:
       always: int32 [A], ascending: ids that are candidates of every sentence.
-      best: int32 [S, M], best first, PAD where a source id has fewer.
-      vocabularies: What the ids of the source and of the target mean (``SubwordEncoder.ids_sha256``).
+      best: int32 [S, M], best first, filled up with PAD if a source id has fewer.
+      vocabularies: Digests of the source and the target vocabulary (``SubwordEncoder.ids_sha256``).
     """
 
     always: np.ndarray
@@ -58,11 +58,12 @@ class Shortlist:
         candidates: int,
         max_examples: int,
     ) -> Self:
-        """Counts pairs of ids; the same arguments always give the same shortlist.
+        """Makes a shortlist by counting pairs of ids; the same arguments always give the same shortlist.
 
-        Always candidates are the special ids and bytes, from which any text can be spelled, and the ``frequent`` most
-        frequent target ids. Each source id has the ``candidates`` most probable ones; in a joint vocabulary the first
-        is the id itself, for what is copied. Of more than ``max_examples`` examples, so many evenly spaced are counted.
+        The special ids, the bytes (from which any text can be spelled) and the ``frequent`` most frequent target ids
+        are always candidates. Each source id has its ``candidates`` most probable target ids. In a joint vocabulary
+        the first is the id itself, for words that are copied. At most ``max_examples`` examples, evenly spaced, are
+        counted.
         """
         counts = np.bincount(store.targets, minlength=target.vocab_size)
         special = [index for index, piece in enumerate(target.pieces(range(target.vocab_size))) if _BYTE.match(piece)]
@@ -78,7 +79,7 @@ class Shortlist:
         if source.ids_sha256 == target.ids_sha256:
             own = np.arange(source.vocab_size, dtype=np.int32)[:, np.newaxis]
             others = np.where(best == own, PAD_ID, best)
-            # Where an id is among its own candidates, it is moved to the front; elsewhere the last one makes room.
+            # An id among its own candidates moves to the front; otherwise the last candidate makes room for it.
             order = np.argsort(others == PAD_ID, axis=1, kind="stable")
             best = np.concatenate([own, np.take_along_axis(others, order, axis=1)], axis=1)[:, :candidates]
         return cls(always.astype(np.int32), best, (source.ids_sha256, target.ids_sha256))
@@ -88,7 +89,7 @@ class Shortlist:
         """Reads a shortlist for these text encoders.
 
         Raises:
-          UserError: There is no such file, or it is not a shortlist, or one for other vocabularies.
+          UserError: There is no such file, it is not a shortlist, or it is one for other vocabularies.
         """
         how = "t2t_ext-analyze shortlist --output_dir=RUN makes one"
         try:
@@ -110,7 +111,10 @@ class Shortlist:
         files.write_bytes_atomically(path, content.getvalue())
 
     def write_vmap(self, path: str | os.PathLike, source: SubwordEncoder, target: SubwordEncoder) -> None:
-        """Writes CTranslate2's ``vmap.txt``: a source subword, a tab, its candidates; first those that are always."""
+        """Writes CTranslate2's ``vmap.txt``.
+
+        Each line has a source subword, a tab and its candidates; the first line has those that are always candidates.
+        """
         pieces = np.array(target.pieces(range(target.vocab_size)), object)
         lines = ["\t" + " ".join(pieces[self.always])]
         for key, row in zip(source.pieces(range(source.vocab_size)), self.best, strict=True):
@@ -120,13 +124,13 @@ class Shortlist:
 
 
 def check_reads_text(source_feature_size: int) -> None:
-    """Raises a UserError where a run's sources are feature vectors of some size, for which there are no shortlists."""
+    """Raises a UserError if a run's sources are feature vectors (size above 0), for which there are no shortlists."""
     if source_feature_size:
         raise UserError("A shortlist is made for subwords of the source, and this run reads feature vectors.")
 
 
 def _blocks(store: ExampleStore, examples: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields blocks of pairs of subwords: source ids, target ids, and which target subword of the block it is."""
+    """Yields blocks of subword pairs: source ids, target ids, and the number of the target subword in the block."""
     sources = store.input_lengths[examples].astype(np.int64)
     targets = store.target_lengths[examples].astype(np.int64) - 1  # without EOS
     ends = np.cumsum(sources * targets)
@@ -143,7 +147,7 @@ def _blocks(store: ExampleStore, examples: np.ndarray) -> Iterator[tuple[np.ndar
 
 
 def _expected_counts(store: ExampleStore, examples: np.ndarray, size: int, lexicon: _Lexicon | None) -> _Lexicon:
-    """Returns how often source ids are expected to have made target ids; without a lexicon all are as probable."""
+    """Returns how often source ids are expected to produce target ids; without a lexicon, all are equally probable."""
     parts: list[_Lexicon] = []
     for sources, targets, group in _blocks(store, examples):
         codes, inverse = np.unique(sources * size + targets, return_inverse=True)
@@ -164,14 +168,14 @@ def _sum(parts: list[_Lexicon]) -> _Lexicon:
 
 
 def _normalized(counts: _Lexicon, size: int) -> _Lexicon:
-    """Returns t(target id | source id), at least the least float: what rounds to 0 would divide 0 by 0."""
+    """Returns t(target id | source id), at least 1e-300, since values rounded to 0 would cause a division 0 / 0."""
     codes, values = counts
     sources = codes // size
     return codes, np.maximum(values / np.maximum(np.bincount(sources, values), 1e-300)[sources], 1e-300)
 
 
 def _best(lexicon: _Lexicon, sources: int, size: int, most: int) -> np.ndarray:
-    """Returns the most probable target ids of every source id, int32 [sources, most], smaller ids first of equals."""
+    """Returns the most probable target ids per source id, int32 [sources, most]; smaller ids first among equals."""
     codes, values = lexicon
     order = np.lexsort((codes, -values, codes // size))
     codes = codes[order]

@@ -1,9 +1,10 @@
-"""Chooses the targets of examples: references, and pseudo references of two models (the hparam ``pseudo``).
+"""Chooses the targets of examples: references, and pseudo references from two models (the hparam ``pseudo``).
 
-Zhou et al. 2019, sections 3.4 and 4.7: a model that generates from both ends must not see its own future in the other
-side's input, so the targets of an example are a reference and a translation of the source by another model, never the
-same sentence twice. From the N pairs of a split, every *variant* makes N examples; example n is pair ``n % N`` in
-variant ``n // N``. The ids are kept once for all variants. This module imports no TensorFlow.
+Zhou et al. 2019, sections 3.4 and 4.7: a model that generates from both ends must not see its own future in the input
+of the other side. So the two targets of an example are different sentences, such as a reference and another model's
+translation of the source (except with ``pseudo=none``). Every *variant* makes N examples from the N pairs of a split:
+example n is pair ``n % N`` in variant ``n // N``. The ids are stored once for all variants. This module does not import
+TensorFlow.
 
 Legend: N pairs, V variants, M = N * V examples.
 """
@@ -20,12 +21,12 @@ from t2t_ext.data.datasets import pseudo_references
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.errors import UserError
 
-# From which share of examples without their pseudo reference on the trainer warns.
+# Share of examples without their pseudo reference above which the trainer warns.
 _LOUD_SHARE = 0.2
 _MAKE_AGAIN = (
     "Train the model that failed longer and make the pseudo references again: t2t_ext-pseudo-references --overwrite."
 )
-# Fields of a pair: the reference (G), and the pseudo references of the L2R and of the R2L model; all in text order.
+# Fields of a pair: the reference (G), and the pseudo references of the L2R and the R2L model; all in text order.
 GOLD, FROM_L2R, FROM_R2L = "G", "L", "R"
 _NAMES = {
     GOLD: "reference",
@@ -34,8 +35,8 @@ _NAMES = {
 }
 
 Variant = tuple[str, ...]
-# Number of target sides -> pseudo -> the field of every side of each variant. Of two sides, the first is written from
-# left to right, the second from right to left. Two triples and six: section 4.7 of the paper.
+# Number of target sides -> pseudo -> for each variant, the field of every side. If there are two sides, the first is
+# generated left to right, the second right to left. For two and six triples see section 4.7 of the paper.
 VARIANTS: Mapping[int, Mapping[str, tuple[Variant, ...]]] = {
     1: {"none": (("G",),), "l2r": (("G",), ("L",)), "both": (("G",), ("L",), ("R",))},
     2: {
@@ -49,16 +50,16 @@ VARIANTS: Mapping[int, Mapping[str, tuple[Variant, ...]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """The examples of a split, by the sources of their targets.
+    """The examples of a split, with the origin of their targets.
 
     Attributes:
-      variants: For each variant the field of every side.
+      variants: For each variant, the field of every side.
       num_pairs: N.
       gold_only: Whether loss is taken on references only (``sb_loss_on_pseudo=false``).
       input_lengths: int32 [M], tokens of the source, EOS included.
       target_lengths: int32 [M], tokens of the longer side, EOS included.
       target_tokens: int32 [M], tokens of all sides together.
-      left_out: Reason -> bool [M], the examples that cannot be used for it; each has one reason at most.
+      left_out: Reason -> bool [M], the examples that are left out for it; each has at most one reason.
     """
 
     variants: tuple[Variant, ...]
@@ -71,30 +72,30 @@ class Examples:
 
     @property
     def sides(self) -> int:
-        """Target sequences of an example."""
+        """Number of target sequences of an example."""
         return len(self.variants[0])
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that occur, in the order G, L, R."""
+        """The fields that occur in any variant, in the order G, L, R."""
         used = {field for variant in self.variants for field in variant}
         return tuple(field for field in _NAMES if field in used)
 
     @property
     def loss_on_pseudo(self) -> bool:
-        """Whether loss is taken on a pseudo reference."""
+        """Whether loss is taken on any pseudo reference."""
         return not self.gold_only and any(field != GOLD for field in self.fields)
 
     @property
     def identity(self) -> str:
-        """The meaning of the examples' numbers, for fingerprints; empty where they are the pairs themselves."""
+        """The meaning of the example numbers, for fingerprints; empty if examples are the pairs themselves."""
         if self.variants == VARIANTS[1]["none"]:
             return ""
         return " ".join("".join(variant) for variant in self.variants) + (" loss on G" if self.gold_only else "")
 
     @property
     def usable(self) -> np.ndarray:
-        """Which examples are not left out, bool [M]."""
+        """The examples that are not left out, bool [M]."""
         usable = np.ones(len(self.input_lengths), bool)
         for mask in self.left_out.values():
             usable &= ~mask
@@ -102,7 +103,7 @@ class Examples:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Why examples are left out -> how many."""
+        """Reason -> number of examples left out for it."""
         return {reason: int(mask.sum()) for reason, mask in self.left_out.items() if mask.any()}
 
     def sequences(self, store: ExampleStore, number: int) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -119,7 +120,7 @@ def examples_of(store: ExampleStore, hparams: Any, target_sides: int = 1) -> Exa
     """Makes the examples of a split.
 
     Raises:
-      UserError: The model has another number of sides than ``pseudo`` is for, or there are no pseudo references.
+      UserError: ``pseudo`` is for models with another number of sides, or the split has no pseudo references.
     """
     variants = variants_of(hparams.pseudo, target_sides)
     if store.pseudo is None and hparams.pseudo != "none":
@@ -132,17 +133,21 @@ def examples_of(store: ExampleStore, hparams: Any, target_sides: int = 1) -> Exa
 
 
 def with_loss_on_references(store: ExampleStore, examples: Examples) -> Examples:
-    """Returns examples whose loss is taken on references only; those without a reference are left out."""
+    """Returns the examples with loss on references only; examples without a reference are left out."""
     return _examples(store, examples.variants, gold_only=True)
 
 
 def gold_examples(store: ExampleStore) -> Examples:
-    """Makes an example of every pair, its target the reference, also where the model is trained on others."""
+    """Makes one example of every pair, with the reference as target, even if the model is trained on other targets."""
     return _examples(store, VARIANTS[1]["none"], gold_only=False)
 
 
 def ids_of(store: ExampleStore, field: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ids and offsets of a field of all pairs, as ``ExampleStore`` keeps them."""
+    """Returns the ids and offsets of one field of all pairs, as ``ExampleStore`` keeps them.
+
+    Raises:
+      ValueError: The field is a pseudo reference, and the store has none.
+    """
     if field == GOLD:
         return store.targets, store.target_offsets
     if store.pseudo is None:
@@ -151,7 +156,7 @@ def ids_of(store: ExampleStore, field: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def variants_of(pseudo: str, target_sides: int) -> tuple[Variant, ...]:
-    """Returns for each variant the field of every side.
+    """Returns the variants of a value of ``pseudo``: for each, the field of every side.
 
     Raises:
       UserError: ``pseudo`` is for models with another number of sides.
@@ -168,23 +173,23 @@ def variants_of(pseudo: str, target_sides: int) -> tuple[Variant, ...]:
 
 
 def check_problem(hparams: Any, problem: Any, data_dir: str | os.PathLike, model: str = "") -> None:
-    """Checks that a problem has what ``pseudo`` asks for, before the model is made.
+    """Checks that a problem has the pseudo references that ``pseudo`` needs, before the model is built.
 
     Args:
       hparams: The hparams.
       problem: The problem.
-      data_dir: Where its data are, for the message.
-      model: The model's name; what the message offers is what this model takes.
+      data_dir: The directory of its data, for the message.
+      model: The model's name; the message suggests only what this model accepts.
 
     Raises:
-      UserError: ``pseudo`` needs pseudo references; the message has the ways out.
+      UserError: The problem lacks the pseudo references that ``pseudo`` needs; the message says what can be done.
     """
     if hparams.pseudo == "none" or problem.with_pseudo_references:
         return
     one_way = ""
     if getattr(hparams, "synchronous", False):
         one_way = ", or generate in one direction: synchronous=false"
-        # A model whose name promises both directions refuses that.
+        # A model whose name promises both directions refuses synchronous=false.
         if model in registry.model_names() and registry.model_attributes(model).get("slot") == "directions":
             one_way += f" with --model={model.removeprefix('synchronous_')}"
     name = problem.data_name
@@ -196,10 +201,10 @@ def check_problem(hparams: Any, problem: Any, data_dir: str | os.PathLike, model
 
 
 def check_model(hparams: Any, target_sides: int) -> None:
-    """Checks that a model can be trained on targets as its hparams say.
+    """Checks that a model can be trained on the targets that its hparams ask for.
 
     Raises:
-      UserError: What contradicts what, and what to change.
+      UserError: Settings contradict each other; the message says which ones and what to change.
     """
     variants_of(hparams.pseudo, target_sides)
     if target_sides == 2 and hparams.target_direction == "r2l":
@@ -216,7 +221,7 @@ def check_model(hparams: Any, target_sides: int) -> None:
 
 
 def notes(hparams: Any, target_sides: int, *, has_pseudo: bool) -> list[str]:
-    """Returns what a user should know about the targets before training begins, a line each."""
+    """Returns what a user should know about the targets before training begins, one line each."""
     if target_sides == 2 and hparams.pseudo == "none":
         return [
             "warning: pseudo=none trains both targets on the reference, so that each side can see its own future in "
@@ -231,7 +236,7 @@ def notes(hparams: Any, target_sides: int, *, has_pseudo: bool) -> list[str]:
 
 
 def failure_warning(examples: Examples) -> str:
-    """Returns a warning where many examples are left out since their pseudo references failed, else nothing."""
+    """Returns a warning if many examples are left out because their pseudo references failed, otherwise nothing."""
     failed = {field: examples.dropped.get(_failed(field), 0) for field in (FROM_L2R, FROM_R2L)}
     total = len(examples.usable)
     if sum(failed.values()) <= _LOUD_SHARE * total:
@@ -241,10 +246,10 @@ def failure_warning(examples: Examples) -> str:
 
 
 def check_any_left(examples: Examples) -> None:
-    """Checks that there are examples to evaluate, where there are pairs.
+    """Checks that there are examples to evaluate, unless the split has no pairs at all.
 
     Raises:
-      UserError: All of them are left out, since their pseudo references failed.
+      UserError: All examples are left out, for example because their pseudo references failed.
     """
     if not examples.num_pairs or examples.usable.any():
         return
@@ -256,12 +261,12 @@ def check_any_left(examples: Examples) -> None:
 
 
 def _failed(field: str) -> str:
-    """Returns why examples are left out of which a pseudo reference failed."""
+    """Returns the reason for leaving out examples whose pseudo reference failed."""
     return f"whose {_NAMES[field]} failed"
 
 
 def describe(examples: Examples) -> str:
-    """Returns in words what the targets are, empty where an example is a pair and nothing else."""
+    """Returns in words what the targets are; empty if every example is just a pair."""
     if not examples.identity:
         return ""
     sides = (
