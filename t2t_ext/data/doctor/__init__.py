@@ -1,1 +1,1 @@
-"""Reports on raw text, before anybody trains on it."""
+"""Reports on raw text before training."""

@@ -1,8 +1,8 @@
-"""Blocks of pairs whose sides do not belong to each other: one side is some lines ahead of the other.
+"""Finds blocks of misaligned pairs, in which one side is some lines ahead of the other.
 
-Translations of long sentences are long, and names and numbers stand on both sides. In a window of consecutive pairs,
-the correlation of the lengths and the share of pairs with a name or number in common are high where lines belong
-together. A window in which either is much higher with the target some lines further on is shifted.
+Translations of long sentences are long, and names and numbers occur on both sides. So if the lines in a window of
+consecutive pairs belong together, the correlation of their lengths and the share of pairs with a common name or number
+are high. If either is much higher when the target is read some lines further down or up, the window is shifted.
 """
 
 import re
@@ -14,15 +14,15 @@ import numpy as np
 WINDOW = 50  # pairs
 _STEP = 25
 _OFFSETS = (-3, -2, -1, 1, 2, 3)
-# Correlations of 50 unrelated pairs have a standard deviation of 0.14: beyond this, and in two windows, is no accident.
+# Correlations of 50 unrelated pairs have a standard deviation of 0.14: higher ones in two windows are no accident.
 _RELATED, _GAIN = 0.65, 0.35
 _LEAST_ANCHORED = 12
-_VARIED = 0.25  # least standard deviation of the logarithms of lengths; running text has about 0.6
+_VARIED = 0.25  # minimum standard deviation of the logarithms of lengths; running text has about 0.6
 _ANCHOR = re.compile(r"\d+|\b[A-ZÀ-ÞА-Я]\w{3,}")
 
 
 class Block(NamedTuple):
-    """Consecutive pairs, counted from 0 and ``last`` included, whose target stands ``offset`` lines further on."""
+    """Pairs ``first`` to ``last`` (from 0, both included), whose target is ``offset`` lines further down."""
 
     first: int
     last: int
@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 
 def shifted_blocks(first: int, sources: Sequence[str], targets: Sequence[str]) -> list[Block]:
-    """Returns the shifted blocks of consecutive pairs, of which the first one has the number ``first``."""
+    """Returns the shifted blocks among consecutive pairs, of which the first pair has the number ``first``."""
     starts = np.arange(0, len(sources) - WINDOW + 1, _STEP)
     if not len(starts):
         return []
@@ -40,7 +40,7 @@ def shifted_blocks(first: int, sources: Sequence[str], targets: Sequence[str]) -
     anchored = np.fromiter(map(bool, anchors[0]), bool, len(sources))[rows].sum(axis=1)
 
     def related(offset: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns each window's correlation of lengths, and its share of pairs with a name or number in common."""
+        """Returns each window's correlation of lengths, and its share of pairs with a common name or number."""
         theirs = np.clip(np.arange(len(sources)) + offset, 0, len(sources) - 1)
         common = np.fromiter((not anchors[0][i].isdisjoint(anchors[1][j]) for i, j in enumerate(theirs)), np.float64)
         return _correlation(lengths[0][rows], lengths[1][theirs][rows]), common[rows].sum(axis=1) / np.maximum(
@@ -52,7 +52,7 @@ def shifted_blocks(first: int, sources: Sequence[str], targets: Sequence[str]) -
     found = []
     has_anchors = anchored >= _LEAST_ANCHORED
     varied = np.minimum(*(side[rows].std(axis=1) for side in lengths)) > _VARIED
-    # Where names and numbers agree as they are, lengths are not asked.
+    # If names and numbers agree without a shift, lengths are ignored.
     for kind, usable in ((0, varied & ~(has_anchors & (as_they_are[1] > 0.5))), (1, has_anchors)):
         scores = np.stack([each[kind] for each in shifted])
         best, now = scores.max(axis=0), as_they_are[kind]
@@ -63,7 +63,7 @@ def shifted_blocks(first: int, sources: Sequence[str], targets: Sequence[str]) -
 
 
 def joined(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yields blocks of more than one window, those of one offset with less than a window between them as one."""
+    """Yields blocks longer than one window; blocks of the same offset less than a window apart are joined."""
     whole: Block | None = None
     for block in sorted(set(blocks), key=lambda each: (each.offset, each.first)):
         if whole and block.offset == whole.offset and block.first <= whole.last + WINDOW:
@@ -77,7 +77,7 @@ def joined(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Returns the correlation of each row of float64 [N, W] with that of another, 0 where one does not vary."""
+    """Returns the correlation of each row of two float64 [N, W] arrays; 0 if a row does not vary."""
     a, b = (each - each.mean(axis=1, keepdims=True) for each in (a, b))
     norm = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
     return np.where(norm > 0, (a * b).sum(axis=1) / np.where(norm > 0, norm, 1), 0.0)

@@ -1,4 +1,4 @@
-"""Looks at a problem's text before anybody trains on it: what is there, what is odd, what cleaning would leave."""
+"""Examines a problem's text before training: what it contains, what is odd, and what cleaning would leave."""
 
 import collections
 import dataclasses
@@ -27,9 +27,9 @@ from t2t_ext.io.progress import progress as shown_progress
 from t2t_ext.problem import TRAIN, Problem
 
 PAIRS_PER_CHUNK = 8192
-# A subword model that is trained for the figures only.
+# Number of samples to train a subword model on, if it is needed for the figures only.
 VOCABULARY_SAMPLE = 50_000
-# What the filters are tried with where nothing is said: limits that hardly any translation goes beyond.
+# Default settings with which the filters are tried: limits that hardly any translation exceeds.
 USUAL = Cleaning(
     encoding=True,
     min_words=1,
@@ -43,16 +43,16 @@ USUAL = Cleaning(
     duplicates=filters.PAIR,
 )
 
-# Of documents and their summaries no length is too long, and no ratio too high.
+# For documents and their summaries, no length is too long and no ratio too high.
 _OF_DOCUMENTS: dict[str, Any] = {"max_words": 0, "max_word_ratio": 0.0, "max_subwords": 0}
 
 
 @dataclasses.dataclass
 class Reading(ReadReport):
-    """A report that counts what a strict one refuses, in place of raising it.
+    """A report that counts what a strict report refuses, instead of raising an error.
 
     Attributes:
-      refused: Samples for which data generation would end, by reason.
+      refused: Number of samples that would end data generation with an error, by reason.
     """
 
     refused: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -76,9 +76,9 @@ class SplitDiagnosis:
     Attributes:
       examined: The sums over its pairs.
       reading: What reading dropped or changed, and the corpora.
-      references: Most translations of one source.
-      found_in_train: For dev and test: how many of its different texts occur in train, by ``exact source`` ...
-      different: How many different texts it has, by the same names.
+      references: Largest number of translations of one source.
+      found_in_train: For dev and test: number of different texts that occur in train, by ``exact source`` and so on.
+      different: Number of different texts, by the same names.
     """
 
     examined: Examination
@@ -90,20 +90,20 @@ class SplitDiagnosis:
 
 @dataclasses.dataclass
 class Diagnosis:
-    """The whole picture.
+    """The whole diagnosis of a problem.
 
     Attributes:
       problem: The problem's name.
       languages: Tags of source and target, or empty.
-      published: Numbers of pairs by split that the paper gives.
-      splits: By name, train first.
+      published: Published number of pairs by split.
+      splits: The diagnosis of each split by name, train first.
       subword_model: Where the subword models come from, in words.
-      vocab_sizes: Of source and target.
+      vocab_sizes: Vocabulary sizes of source and target.
       cleaning: The filters that were applied in order.
-      asked: Whether these are the problem's or the user's own; else all usual ones.
-      all_filters: The settings that every filter was tried alone with.
-      repeated: Training pairs that repeat an earlier one, by ``pair``, ``source``, ``target``.
-      repeated_example: The first of each.
+      asked: Whether these are the problem's or the user's own filters; otherwise they are all the usual ones.
+      all_filters: The settings with which every filter was tried alone.
+      repeated: Number of training pairs that repeat an earlier one, by ``pair``, ``source``, ``target``.
+      repeated_example: The first repetition of each kind.
     """
 
     problem: str
@@ -130,13 +130,13 @@ class Doctor:
 
     Attributes:
       problem: The problem.
-      tmp_dir: Where its raw files are.
-      scratch: An empty directory for some dozen bytes a pair.
-      workers: The processes that work.
-      cleaning: The filters to apply, the problem's own among them.
-      settings: What the user says about the generation.
+      tmp_dir: The directory of its raw files.
+      scratch: An empty directory for scratch files with a few dozen bytes per pair.
+      workers: The processes that examine the text.
+      cleaning: The filters to apply, including the problem's own.
+      settings: The user's settings of data generation.
       encoders: Subword models of source and target and where they come from, or None to train some.
-      progress: Whether to show how far it is.
+      progress: Whether to show progress.
     """
 
     problem: Problem
@@ -149,7 +149,7 @@ class Doctor:
     progress: bool = True
 
     def examine(self) -> Diagnosis:
-        """Returns the whole picture.
+        """Returns the whole diagnosis.
 
         Raises:
           UserError: The data cannot be read, or there is nothing to train on.
@@ -180,7 +180,7 @@ class Doctor:
                 diagnosis.splits[split] = self._split(split, names, plan, held_out[split])
                 for name, found in held_out[split].items():
                     merged[name] |= found
-        # Train is examined for duplicates and overlap as well.
+        # In addition, train is examined for duplicates and overlap.
         for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
             duplicates.prepare_directory(self.scratch / "alone", kind)
         duplicates.prepare_directory(self.scratch / "in_order", plan.cleaning.duplicates)
@@ -201,7 +201,7 @@ class Doctor:
         return diagnosis
 
     def _plan(self, source: SubwordEncoder, target: SubwordEncoder) -> Plan:
-        """Returns how the evaluation sets are examined; writes the subword models where all processes find them."""
+        """Returns the plan for evaluation sets; saves the subword models where all processes find them."""
         paths = [self.scratch / f"{side}.model" for side in examination.SIDES]
         for path, encoder in zip(paths, (source, target), strict=True):
             encoder.save(path)
@@ -220,7 +220,7 @@ class Doctor:
     def _split(
         self, split: str, names: list[str], plan: Plan, held_out: dict[str, set[bytes]] | None
     ) -> SplitDiagnosis:
-        """Examines a split; puts the keys of its texts into ``held_out`` where it is one to be tested on."""
+        """Examines a split; adds the keys of its texts to ``held_out``, which is None for train."""
         problem = self.problem
         report = problem.reading = Reading(strict=split != TRAIN)
         found = SplitDiagnosis(Examination(), report)
@@ -272,7 +272,7 @@ class Doctor:
             train.left -= found.pairs
 
     def _trained(self) -> tuple[SubwordEncoder, SubwordEncoder, str]:
-        """Trains subword models on a sample as the generation would; returns them and what they are."""
+        """Trains subword models on a sample as data generation would; returns them and where they come from."""
         problem, settings = self.problem, resolved(self.settings, self.problem)
         preparation = TextPreparation.of(problem, self.settings)
         preparation.check_merges(self.settings.num_merges)

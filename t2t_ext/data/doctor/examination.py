@@ -1,6 +1,6 @@
-"""Counts of a parallel text before anybody trains on it, chunk by chunk, in memory that does not grow.
+"""Counts properties of a parallel text before training, chunk by chunk.
 
-Everything is a sum, so that chunks can be looked at by any number of processes and added up.
+All results can be added up, so any number of processes can examine chunks, and memory does not grow with the text.
 """
 
 import collections
@@ -24,7 +24,7 @@ from t2t_ext.data.text.text_encoder import SubwordEncoder
 
 LONGEST_COUNTED = 1000
 SIDES = ("source", "target")
-# Middles of the bins that ratios of target words to source words are counted in, four to an octave, and their bounds.
+# Centers of the bins for ratios of target words to source words, four to an octave, and the bounds between bins.
 RATIOS = 2.0 ** np.arange(-4, 4.01, 0.25)
 _RATIO_BOUNDS = np.sqrt(RATIOS[1:] * RATIOS[:-1])
 # Other scripts are counted together.
@@ -35,7 +35,7 @@ SCRIPTS = (
 OTHER_SCRIPT = "other"
 WORST_KEPT = 3
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-# Reasons whose examples are the worst ones instead of the first ones.
+# Reasons whose examples are the longest pairs instead of the first ones.
 _BY_LENGTH = (filters.TOO_MANY_WORDS, filters.TOO_LONG)
 
 
@@ -44,11 +44,12 @@ class Side:
     """Sums over the texts of one side.
 
     Attributes:
-      lengths: int64 [3, LONGEST_COUNTED + 1], how many texts have so many words, subwords, characters; longer ones are
-        counted in the last column.
-      totals: Sums of words, subwords, characters, letters, and of characters that the subword model does not know
-        (``unknown``); ``texts_with_unknown``; the longest text by ``longest_words``, ``longest_subwords``.
-      scripts: Letters by script.
+      lengths: int64 [3, LONGEST_COUNTED + 1], number of texts by length in words, subwords and characters; longer
+        texts are counted in the last column.
+      totals: Number of words, subwords, characters, and characters that the subword model does not know (``unknown``);
+        number of texts that have such characters (``texts_with_unknown``).
+      longest: Length of the longest text in ``words`` and in ``subwords``.
+      scripts: Number of letters by script.
     """
 
     lengths: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros([3, LONGEST_COUNTED + 1], np.int64))
@@ -69,15 +70,16 @@ class Examination:
     """Sums over the pairs of a split.
 
     Attributes:
-      pairs: How many there are.
-      sides: Of source and target.
-      ratios: int64 [bins], pairs by the ratio of target words to source words; see ``RATIOS``.
-      alone: Pairs that every filter would drop if it were the only one, by reason.
-      filled: Likewise, without the pairs that have an empty side, which most filters would drop as well.
-      in_order: Pairs that the filters drop one after the other, by reason.
-      left: Pairs that are left.
-      worst: For each reason the worst or first pairs: (badness, minus the number from 0, what people read).
-      overlap: Pairs of which a text stands in an evaluation set, by ``exact source``, ``normalized pair`` ...
+      pairs: Number of pairs.
+      sides: The sums of source and target.
+      ratios: int64 [bins], number of pairs by the ratio of target words to source words; see ``RATIOS``.
+      alone: Number of pairs that each filter would drop if it were the only one, by reason.
+      filled: The same without pairs that have an empty side, which most filters would drop as well.
+      in_order: Number of pairs that the filters drop when applied one after the other, by reason.
+      left: Number of pairs that are left.
+      worst: For each reason, the worst or first pairs: (badness, minus the number from 0, a text for people).
+      overlap: Number of pairs with a text that occurs in an evaluation set, by ``exact source``, ``normalized pair``
+        and so on.
       found: The keys of evaluation texts that occur here, by the same names.
       shifted: Windows in which one side is some lines ahead of the other.
     """
@@ -117,14 +119,15 @@ class Plan:
     Attributes:
       languages: Tags of source and target, or empty.
       models: The files of the subword models of source and target, each with the SHA-256 of its content.
-      all_filters: Settings with every filter on, whose effect alone is counted.
+      all_filters: Settings with every filter on, to count what each filter would drop alone.
       cleaning: The filters that are applied one after the other.
-      max_length_ratio: The limit of data generation on the ratio of subwords; 0 for none.
-      tags: Words that a source may begin with. They are subwords and tell pairs apart, and are no part of the text.
+      max_length_ratio: Data generation's limit on the ratio of subwords; 0 for none.
+      tags: Words that a source may begin with. They count as subwords and distinguish pairs, but are not part of the
+        text.
       evaluation_keys: The file with the keys of the texts of dev and test sets by ``exact source``, ``normalized pair``
-        and so on, and its SHA-256; empty: these are not looked for.
-      directory: Where the keys are put by which duplicates are found: in ``alone`` those of all pairs, in ``in_order``
-        those of the pairs that no other filter drops. None: duplicates are not looked for.
+        and so on, and its SHA-256; if empty, overlap is not looked for.
+      directory: The directory for the keys that identify duplicates: ``alone`` for all pairs, ``in_order`` for the
+        pairs that no other filter drops. None: duplicates are not looked for.
     """
 
     languages: tuple[str, str]
@@ -139,7 +142,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class ExaminedChunk:
-    """Consecutive pairs to be examined: ``first`` is the number of the first one, from 0; ``texts`` are both sides'."""
+    """Consecutive pairs to be examined: ``first`` is the number of the first, from 0; ``texts`` has both sides."""
 
     index: int
     first: int
@@ -148,7 +151,7 @@ class ExaminedChunk:
 
 
 def examine(chunk: ExaminedChunk) -> Examination:
-    """Returns the sums over a chunk, and writes the keys by which duplicates are found."""
+    """Returns the sums over a chunk, and writes the keys for finding duplicates."""
     plan = chunk.plan
     result = Examination(pairs=len(chunk.texts[0]))
     columns, subwords = [], []
@@ -205,21 +208,21 @@ def _count_side(side: Side, column: Column, ids: Sequence[Sequence[int]], unknow
 
 
 def unknown_characters(encoder: SubwordEncoder) -> np.ndarray:
-    """Returns for every id how many characters it says that the model has no subword for: int64 [ids].
+    """Returns for every id how many characters without a subword it stands for: int64 [ids].
 
-    These are UNK, and the first byte of every character that SentencePiece spells in bytes.
+    The value is 1 for UNK and for the first byte of every character that SentencePiece spells in bytes, otherwise 0.
     """
     table = np.zeros(encoder.vocab_size, np.int64)
     for number, piece in enumerate(encoder.pieces(range(encoder.vocab_size))):
         match = _BYTE_PIECE.fullmatch(piece)
-        if match and int(match.group(1), 16) & 0xC0 != 0x80:  # no byte that continues a character
+        if match and int(match.group(1), 16) & 0xC0 != 0x80:  # not a continuation byte
             table[number] = 1
     table[UNK_ID] = 1
     return table
 
 
 def overlap_key_sets(texts: Sequence[Sequence[str]]) -> dict[str, list[bytes]]:
-    """Returns the keys of pairs by what is compared: ``exact source``, ``normalized pair`` and the like."""
+    """Returns the keys of pairs by kind of comparison: ``exact source``, ``normalized pair`` and so on."""
     columns = [Column(side, ()) for side in texts]
     found = {}
     for how, keys in (("exact", filters.duplicate_keys), ("normalized", filters.overlap_keys)):
@@ -274,7 +277,7 @@ def _unfit(
     subwords: np.ndarray,
     keys: Mapping[str, frozenset[bytes]],
 ) -> Any:
-    """Yields reasons and bool [pairs], those of subwords included, in their order."""
+    """Yields reasons and bool [pairs] in the order of the filters, including the filters on subwords."""
     yield from filters.unfit_pairs(cleaning, columns, keys)
     if cleaning.max_subwords:
         yield filters.TOO_LONG, subwords.max(0) > cleaning.max_subwords

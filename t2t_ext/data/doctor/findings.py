@@ -1,4 +1,4 @@
-"""Conclusions of a diagnosis: filters and what they drop, findings to check, faults to fix."""
+"""Draws conclusions from a diagnosis: what filters drop, findings to check, faults to fix."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from t2t_ext.data.doctor.examination import SIDES
 from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation.cleaning import REASONS, Cleaning
 
-# From which share on something is pointed out.
+# Shares (of pairs, and of unknown characters) above which something is pointed out.
 _SHARE_OF_NOTE = 0.01
 _UNKNOWN_OF_NOTE = 0.001
-# Reasons that are told of in other words.
+# Reasons that are reported elsewhere, in other words.
 _ELSEWHERE = (filters.DUPLICATE, filters.TEST_OVERLAP)
-# The setting that turns a filter on, where it is called otherwise than the reason.
+# Settings that turn on filters whose reasons have other names.
 _SETTINGS = {
     filters.TOO_FEW_WORDS: "min_words",
     filters.TOO_MANY_WORDS: "max_words",
@@ -30,7 +30,7 @@ _SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class FilterRow:
-    """A filter and how many pairs it drops: ``alone``, and ``in_order`` after those before it (None: it is off)."""
+    """A filter and how many pairs it drops ``alone`` and ``in_order``, after earlier filters (None: it is off)."""
 
     reason: str
     setting: str
@@ -39,7 +39,7 @@ class FilterRow:
 
 
 def filter_rows(diagnosis: Diagnosis) -> list[FilterRow]:
-    """Returns what every filter drops, in their order."""
+    """Returns what every filter drops, in the order of the filters."""
     train = diagnosis.train
     rows = []
     for reason in REASONS:
@@ -53,13 +53,13 @@ def filter_rows(diagnosis: Diagnosis) -> list[FilterRow]:
 
 
 def quantiles(counts: np.ndarray, shares: Sequence[float] = (0.5, 0.95, 0.99)) -> list[int]:
-    """Returns the lengths that so many of the texts do not exceed; ``counts`` int64 [lengths] are the texts of each."""
+    """Returns lengths that these shares of texts do not exceed; ``counts`` int64 [lengths] has the texts per length."""
     total = int(counts.sum())
     return [int(np.searchsorted(np.cumsum(counts), share * total)) if total else 0 for share in shares]
 
 
 def faults(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yields why the data cannot be generated as they are."""
+    """Yields the reasons why the data cannot be generated as they are."""
     for name, split in diagnosis.splits.items():
         if name != TRAIN:
             for reason, count in (+split.reading.refused).items():
@@ -77,7 +77,7 @@ def faults(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def findings(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yields what a person should look at, and what may be done about it; the most important first."""
+    """Yields what a person should look at and what can be done about it, the most important first."""
     found = [*_of_reading(diagnosis), *_of_filters(diagnosis), *_of_repetitions(diagnosis), *_of_figures(diagnosis)]
     yield from (finding.text for finding in sorted(found, key=lambda finding: (finding.rank, -finding.size)))
 
@@ -88,12 +88,12 @@ class _Finding(NamedTuple):
     text: str
 
 
-# Ranks: what makes a text useless, what is lost or damaged, what makes figures wrong, what is usual, what is harmless.
+# Ranks of findings: the text is useless; something is lost or damaged; figures are misleading; usual; harmless.
 _USELESS, _DAMAGED, _MISLEADING, _USUAL, _HARMLESS = range(5)
 
 
 def _of_reading(diagnosis: Diagnosis) -> Iterator[_Finding]:
-    """Yields blocks that look misaligned, and lines that were left out or changed as they were read."""
+    """Yields blocks that look misaligned, and lines that were left out or changed during reading."""
     for name, split in diagnosis.splits.items():
         reading = split.reading
         for block in joined(split.examined.shifted):
@@ -106,7 +106,7 @@ def _of_reading(diagnosis: Diagnosis) -> Iterator[_Finding]:
                 "leave them out"
             )
             yield _Finding(_USELESS, count, text)
-        refused = getattr(reading, "refused", {})  # what ``faults`` has
+        refused = getattr(reading, "refused", {})  # already reported by ``faults``
         for rank, what, counts in ((_DAMAGED, "left out", reading.drops), (_HARMLESS, "changed", reading.notes)):
             for reason, count in counts.items():
                 if count and not (rank == _DAMAGED and refused.get(reason)):
@@ -115,12 +115,12 @@ def _of_reading(diagnosis: Diagnosis) -> Iterator[_Finding]:
 
 
 def _of_filters(diagnosis: Diagnosis) -> Iterator[_Finding]:
-    """Yields reasons of filters that hold for pairs, those with an empty side aside."""
+    """Yields the filters' reasons that apply to pairs; pairs with an empty side count only for that reason."""
     train = diagnosis.train
     for reason in train.alone:
         count = train.alone[reason] if reason == filters.EMPTY else train.filled[reason]
         setting = _setting(diagnosis.all_filters, reason)
-        # What is lost in any case, and characters that were decoded wrongly, are told of however few they are.
+        # Pairs that are dropped in any case, and wrongly decoded characters, are reported however few there are.
         is_certain = reason == filters.ENCODING or "=" not in setting
         if count > (0 if is_certain else _SHARE_OF_NOTE * train.pairs) and reason not in _ELSEWHERE:
             advice = f": --cleaning={setting}" if "=" in setting else " (always dropped)"
@@ -139,7 +139,7 @@ def _of_filters(diagnosis: Diagnosis) -> Iterator[_Finding]:
 
 
 def _of_repetitions(diagnosis: Diagnosis) -> Iterator[_Finding]:
-    """Yields pairs that occur again, within train or in train and an evaluation set."""
+    """Yields findings about pairs that repeat within train or occur both in train and in an evaluation set."""
     pairs, repeated = diagnosis.train.pairs, diagnosis.repeated.get(filters.PAIR, 0)
     if repeated > _SHARE_OF_NOTE * pairs:
         text = f"{repeated:,} ({percent(repeated, pairs)}) of the training pairs occurred before"
@@ -155,7 +155,7 @@ def _of_repetitions(diagnosis: Diagnosis) -> Iterator[_Finding]:
 
 
 def _of_figures(diagnosis: Diagnosis) -> Iterator[_Finding]:
-    """Yields numbers of pairs that are not the published ones, and characters that the subword model does not know."""
+    """Yields numbers of pairs that differ from published ones, and shares of characters without a subword."""
     for name, split in diagnosis.splits.items():
         count, published = split.examined.pairs, diagnosis.published.get(name, split.examined.pairs)
         if count != published:
@@ -180,6 +180,6 @@ def _setting(settings: Cleaning, reason: str) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Writes a share in percent, with a third decimal where it is very small."""
+    """Returns a share in percent, with a third decimal if it is very small."""
     share = part / whole if whole else 0.0
     return f"{share:.3%}" if 0 < share < 0.001 else f"{share:.2%}"

@@ -1,4 +1,4 @@
-"""A diagnosis as a report for people, as figures for machines, and as pictures."""
+"""Presents a diagnosis as a report for people, as figures for machines, and as pictures."""
 
 import dataclasses
 import pathlib
@@ -42,7 +42,7 @@ def write_report(diagnosis: Diagnosis, directory: pathlib.Path) -> list[pathlib.
 
 
 def build(diagnosis: Diagnosis, for_page: bool = False) -> Report:
-    """Returns the whole picture; on a page findings come first, on a terminal last."""
+    """Returns the whole report; findings come first on a page and last on a terminal."""
     arrow = " -> ".join(filter(None, diagnosis.languages))
     title = f"{diagnosis.problem}{f' ({arrow})' if arrow else ''}"
     check, fix = list(findings(diagnosis)), list(faults(diagnosis))
@@ -99,7 +99,7 @@ def build(diagnosis: Diagnosis, for_page: bool = False) -> Report:
 
 
 def length_bins(counts: np.ndarray) -> list[tuple[str, int]]:
-    """Returns a histogram with few bins: what they are called, and how many texts they hold."""
+    """Returns a histogram with few bins: the label of each bin and its number of texts."""
     bins = [("0", int(counts[0]))] if counts[0] else []
     for first, last in zip(LENGTH_BOUNDS, [*LENGTH_BOUNDS[1:], len(counts)], strict=True):
         label = f"{first}-{last - 1}" if last < len(counts) else f"{first} and more"

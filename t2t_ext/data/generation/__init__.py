@@ -1,1 +1,1 @@
-"""From corpora to shards: cleaning, vocabularies, workers on all cores or on Beam."""
+"""Turns corpora into shards: cleaning, vocabularies, workers on all cores or on Beam."""

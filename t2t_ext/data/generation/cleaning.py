@@ -1,6 +1,6 @@
-"""Drops training pairs by named filters, applied in a fixed order; every drop is counted by its reason.
+"""Drops training pairs with named filters, applied in a fixed order; drops are counted by reason.
 
-The filters in their order, with the settings of ``Cleaning`` that turn them on and the reason that is counted:
+The reasons in order, with the settings of ``Cleaning`` that turn the filters on, and when a filter drops a pair:
 
   empty           always                      a side is empty or whitespace
   encoding        encoding                    see ``text_checks.has_encoding_trouble``
@@ -11,16 +11,17 @@ The filters in their order, with the settings of ``Cleaning`` that turn them on 
   script          script                      too few letters of a side are in the script of its language
   language        language                    a side reads more like the other side's language
   numbers         numbers                     the sides do not have the same numbers
-  test_overlap    test_overlap                the text stands in a dev or test set
+  test_overlap    test_overlap                the text occurs in a dev or test set
   too_long        max_subwords                a side has more subwords (also ``--max_tokens``)
-  length_ratio    (``--max_length_ratio``)    likewise the ratio of subwords
-  duplicate       duplicates                  it has occurred before; the first occurrence that nothing else drops stays
+  length_ratio    (``--max_length_ratio``)    the same for the ratio of subwords
+  duplicate       duplicates                  occurred before; the first occurrence that no other filter drops is kept
 
-A pair is counted once, by the first reason that holds. Words are separated by whitespace in the prepared text (after
-the problem's text steps); all other filters read the text as it was. Dev and test sets are never cleaned.
+A pair is counted once, for the first reason that applies. Words and subwords are those of the prepared text (after the
+problem's text steps); words are separated by whitespace. ``empty`` checks the original and the prepared text, all other
+filters the original text. Dev and test sets are never cleaned.
 
-Moses's ``clean-corpus-n.perl`` of 1 to 175 words and a ratio of 1.5, which most published preparations call, is
-``min_words=1,max_words=175,max_word_ratio=1.5``.
+Most published preparations call Moses's ``clean-corpus-n.perl`` with 1 to 175 words and a ratio of 1.5; this
+corresponds to ``min_words=1,max_words=175,max_word_ratio=1.5``.
 """
 
 import collections
@@ -49,7 +50,7 @@ REASONS = (
 
 NO, PAIR, SOURCE, TARGET, EITHER = "no", "pair", "source", "target", "either"
 _KINDS = (NO, PAIR, SOURCE, TARGET, EITHER)
-# What "false" and "true" stand for where a setting is more than yes or no.
+# Meaning of "false" and "true" for settings that have more than two values.
 _MEANINGS: Mapping[str, Any] = {"duplicates": (NO, PAIR), "test_overlap": (NO, EITHER), "script": (0.0, 0.5)}
 KEY_BYTES = 16
 _EXAMPLE_CHARACTERS = 60
@@ -58,7 +59,7 @@ _PAIRS_AT_ONCE = 8192
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cleaning(StrictParams):
-    """The settings of the filters; by default all are off."""
+    """The settings of the filters; by default all filters are off."""
 
     encoding: bool = hparam(
         False, "Drop pairs with control characters, U+FFFD, private-use characters or UTF-8 that was read as Latin-1."
@@ -101,10 +102,10 @@ class Cleaning(StrictParams):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], where: str = "cleaning") -> Self:
-        """Returns the cleaning of a problem's declaration, such as ``{"max_words": 175, "duplicates": True}``.
+        """Returns the cleaning that a problem declares, such as ``{"max_words": 175, "duplicates": True}``.
 
         Raises:
-          UserError: An unknown name or a value that is not allowed; ``where`` begins the message.
+          UserError: A name is unknown or a value is not allowed; ``where`` begins the message.
         """
         values = {name: _with_meaning(name, value) for name, value in settings.items()}
         try:
@@ -117,12 +118,12 @@ class Cleaning(StrictParams):
         """Returns the cleaning that ``--cleaning=text`` asks for.
 
         Args:
-          text: ``"max_words=175,duplicates=true"`` changes and adds to the default; ``none`` turns all filters off, and
-            ``"none,max_words=175"`` all but the ones given.
+          text: ``"max_words=175,duplicates=true"`` changes and extends the default; ``none`` turns all filters off, and
+            ``"none,max_words=175"`` all but those that follow.
           default: The problem's own settings.
 
         Raises:
-          UserError: An unknown name or a value that is not allowed.
+          UserError: A name is unknown or a value is not allowed.
         """
         first, _, rest = text.partition(",")
         if first.strip().lower() == "none":
@@ -140,11 +141,11 @@ class Cleaning(StrictParams):
 
 
 class Column(NamedTuple):
-    """One side of some pairs.
+    """One side of several pairs.
 
     Attributes:
-      texts: As they were read.
-      prepared: After the text steps.
+      texts: The original texts.
+      prepared: The texts after the text steps.
       language: The tag of their language, or empty.
     """
 
@@ -156,15 +157,15 @@ class Column(NamedTuple):
 def unfit_pairs(
     cleaning: Cleaning, columns: Sequence[Column], evaluation_keys: Mapping[str, frozenset[bytes]] | None = None
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the reasons that depend on one pair alone, in their order, and which pairs they hold for.
+    """Yields the reasons that depend only on a single pair, in their order, and the pairs to which they apply.
 
     Args:
-      cleaning: Which filters.
+      cleaning: The filters.
       columns: Source and target (or any number of texts that belong together).
       evaluation_keys: The keys of the dev and test sets (``overlap_keys``) for ``test_overlap``, by kind.
 
     Yields:
-      Reason and bool [pairs]. A pair may be unfit for several reasons.
+      Reason and bool [pairs]. Several reasons may apply to a pair.
     """
     rows = len(columns[0].texts)
     sides = columns[:2]
@@ -172,7 +173,7 @@ def unfit_pairs(
     def any_side(test: Callable[[Column], np.ndarray]) -> np.ndarray:
         return np.logical_or.reduce([test(column) for column in columns])
 
-    # Text steps may leave nothing of a text, such as of control characters.
+    # Text steps may leave nothing of a text, for example if it has only control characters.
     yield EMPTY, any_side(lambda column: _blank(column.texts, rows) | _blank(column.prepared, rows))
     if cleaning.encoding:
         yield ENCODING, any_side(lambda column: text_checks.has_encoding_trouble(column.texts))
@@ -201,7 +202,7 @@ def unfit_pairs(
 
 
 def word_counts(texts: Sequence[str]) -> np.ndarray:
-    """Returns how many words, separated by whitespace, every text has: int32 [texts]."""
+    """Returns the number of words, separated by whitespace, of every text: int32 [texts]."""
     return np.fromiter((len(text.split()) for text in texts), np.int32, len(texts))
 
 
@@ -211,12 +212,12 @@ def kinds_of_keys(kind: str) -> tuple[str, ...]:
 
 
 def duplicate_keys(kind: str, columns: Sequence[Column]) -> dict[str, list[bytes]]:
-    """Returns 16 bytes of BLAKE2b of every pair (or of one side) by which repetitions are found, by kind of key."""
+    """Returns, by kind of key, 16-byte BLAKE2b hashes of every pair (or of one side), which identify repetitions."""
     return _keys(kind, [column.texts for column in columns])
 
 
 def overlap_keys(kind: str, columns: Sequence[Column]) -> dict[str, list[bytes]]:
-    """Returns keys like ``duplicate_keys``, for which letter case, punctuation and whitespace do not matter."""
+    """Returns keys like ``duplicate_keys``, but ignores letter case, punctuation and whitespace."""
     return _keys(kind, [[text_checks.normalized(text) for text in column.texts] for column in columns])
 
 
@@ -239,18 +240,18 @@ def clean_pairs(
     prepare: Callable[[Sequence[str], Sequence[str]], Sequence[Sequence[str]]] | None = None,
     report: ReadReport | None = None,
 ) -> Iterator[Sequence[str]]:
-    """Passes on the pairs of a stream that the filters leave, for a problem that cleans before it splits its text.
+    """Yields the pairs that the filters keep, for a problem that cleans its text before splitting it.
 
-    Keys of what has occurred (about 100 bytes a pair) are kept in memory where duplicates are dropped: for corpora of
-    at most some million pairs. Data generation finds the duplicates of larger ones on disk. Limits in subwords and the
-    overlap with test sets are data generation's as well.
+    If duplicates are dropped, the keys of earlier pairs (about 100 bytes a pair) are kept in memory. This is meant for
+    corpora of at most some million pairs; data generation finds the duplicates of larger ones on disk. Only data
+    generation applies limits in subwords and looks for overlap with test sets.
 
     Args:
-      pairs: Source, target, and perhaps more, which is passed on with them.
-      cleaning: Which filters.
+      pairs: Source, target, and perhaps further items, which are passed on with them.
+      cleaning: The filters.
       languages: Tags of source and target.
-      prepare: From the texts of both sides to those whose words are counted; by default the texts themselves.
-      report: Where drops are counted, with the first of each reason.
+      prepare: Maps the texts of both sides to the texts whose words are counted; by default the texts themselves.
+      report: Counts the drops and keeps the first example of each reason.
     """
     seen: dict[str, set[bytes]] = collections.defaultdict(set)
     number = 0
@@ -277,12 +278,12 @@ def clean_pairs(
 
 
 def example(index: int, texts: Sequence[str]) -> str:
-    """Returns how a dropped pair is shown: its number from 1 and the beginnings of its texts."""
+    """Returns a dropped pair as users see it: its number from 1 and the beginnings of its texts."""
     return f"pair {index + 1:,}: {beginnings(texts)}"
 
 
 def beginnings(texts: Sequence[str]) -> str:
-    """Returns the beginnings of the texts of a pair."""
+    """Returns the beginnings of the texts of a pair, joined to one text."""
     shown = (" ".join(text.split()) for text in texts)
     shortened = (t if len(t) <= _EXAMPLE_CHARACTERS else f"{t[: _EXAMPLE_CHARACTERS - 3]}..." for t in shown)
     return " ||| ".join(shortened)
@@ -297,7 +298,7 @@ def _mask(values: Iterable[bool], rows: int) -> np.ndarray:
 
 
 def _with_meaning(name: str, value: Any) -> Any:
-    """Returns a value with true and false replaced where a setting is more than yes or no."""
+    """Returns a value, in which true and false are replaced if the setting has more than two values."""
     if isinstance(value, bool):
         off, on = _MEANINGS.get(name, (value, value))
         return on if value else off

@@ -1,11 +1,11 @@
-"""Finds repeated pairs of a corpus of any size, on disk, and what of it stands in the evaluation sets.
+"""Finds repeated pairs in a corpus of any size, on disk, and stores the keys of the evaluation sets.
 
-Every chunk writes a 128-bit key of each of its pairs that no filter dropped. The keys of some chunks at a time are
-sorted into one file; then the space of keys is split into partitions, each of which takes its piece of every file and
-finds which keys occur again. The first occurrence in the order of the corpus stays. All steps run on many processes,
-and the result depends neither on their number nor on the sizes of files and partitions.
+Every chunk writes a 128-bit key for each of its pairs that no filter dropped. The keys of several chunks at a time are
+sorted into one file. Then the key space is divided into partitions: each partition takes its piece of every file and
+finds the keys that occur again. The first occurrence in corpus order is kept. All steps run in many processes, and the
+result depends neither on the number of processes nor on the sizes of files and partitions.
 
-Two different texts have the same 128 bits of BLAKE2b with a probability below 10^-20 in a thousand million pairs.
+In a thousand million pairs, two different texts have the same 128 bits of BLAKE2b with a probability below 10^-20.
 """
 
 import dataclasses
@@ -30,13 +30,13 @@ _EVALUATION_FILE = "evaluation.keys"
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The repetitions of a corpus.
+    """The repetitions in a corpus.
 
     Attributes:
-      pairs: How many pairs are repetitions, each counted once however often it occurs.
-      first: The numbers, from 0, of the first repetition and of what it repeats; None where there is none.
-      files: For every ``CHUNKS_PER_FILE`` chunks, the file with the positions of the pairs that are repetitions.
-      samples: int64 [chunks], their occurrences in every chunk.
+      pairs: Number of pairs that are repetitions; each counts once, however often it occurs.
+      first: The numbers, from 0, of the first repetition and of the pair that it repeats; None if there is none.
+      files: One file per ``CHUNKS_PER_FILE`` chunks, with the positions of the pairs that are repetitions.
+      samples: int64 [chunks], the occurrences of these pairs in every chunk.
     """
 
     pairs: int
@@ -45,7 +45,7 @@ class Found:
     samples: np.ndarray
 
     def files_of(self, first_chunk: int, last_chunk: int) -> tuple[pathlib.Path, ...]:
-        """Returns the files for the chunks from the first up to, but without, the last."""
+        """Returns the files for the chunks from ``first_chunk`` up to, but not including, ``last_chunk``."""
         return tuple(self.files[first_chunk // CHUNKS_PER_FILE : (last_chunk - 1) // CHUNKS_PER_FILE + 1])
 
 
@@ -81,10 +81,10 @@ def write_keys(
     positions: np.ndarray,
     times: np.ndarray | None = None,
 ) -> None:
-    """Writes the keys of the pairs of a chunk, given by its number.
+    """Writes the keys of the pairs of a chunk, which is given by its number.
 
-    ``positions`` int64 [pairs] are their numbers in the corpus, ``times`` int32 [pairs] how often each occurs (None:
-    once).
+    ``positions`` int64 [pairs] are the numbers of the pairs in the corpus. ``times`` int32 [pairs] says how often each
+    occurs (None: once).
     """
     times = np.ones(len(positions), np.int32) if times is None else times
     for name, keys in filters.duplicate_keys(kind, columns).items():
@@ -113,8 +113,8 @@ def find(
 ) -> Found:
     """Finds the repetitions among the keys that ``write_keys`` wrote for ``duplicates``, a value of ``Cleaning``.
 
-    Files of several bytes a pair are put beside the keys. Every chunk but the last has ``chunk_size`` samples; ``rows``
-    pairs have keys. ``advance`` is told how many keys have been compared.
+    Files of several bytes per pair are written beside the keys. Every chunk but the last has ``chunk_size`` samples;
+    ``rows`` pairs have keys. ``advance`` receives the number of keys that have been compared.
     """
     kinds = filters.kinds_of_keys(duplicates)
     firsts: list[tuple[int, int]] = []
@@ -142,7 +142,7 @@ def find(
 def collect(
     directory: pathlib.Path, kinds: Sequence[str], *, chunks: int, chunk_size: int, rows: int, workers: Workers
 ) -> Found:
-    """Returns the pairs that repeat another one by any of some kinds of keys, which ``find`` compared."""
+    """Returns the pairs that repeat an earlier one by any of ``kinds`` of keys, which ``find`` has compared."""
     removed = [directory / "removed" / f"{number:06d}" for number in range(-(-chunks // CHUNKS_PER_FILE))]
     repeated = tuple(part.path for kind in kinds for part in _partitions(directory, kind, chunks, rows))
     tasks = (
@@ -175,7 +175,7 @@ def _partitions(directory: pathlib.Path, kind: str, chunks: int, rows: int) -> l
 
 
 def _sort_keys(task: _Sorting) -> None:
-    """Joins the keys of some chunks into one file, sorted by their first half."""
+    """Joins the keys of several chunks in one file, sorted by the first half of the key."""
     chunks = [open_arrays(path) for path in task.chunks]
     arrays = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     order = np.argsort(arrays["high"], kind="stable")
@@ -183,13 +183,13 @@ def _sort_keys(task: _Sorting) -> None:
 
 
 def _judge(task: _Partition) -> tuple[int, int] | None:
-    """Writes the positions of all repetitions in a partition; returns the first and what it repeats."""
+    """Writes the positions of all repetitions in a partition; returns the first (or None) and the pair it repeats."""
     lowest, highest = (np.uint64(min(_ALL_KEYS * i // task.count, _ALL_KEYS - 1)) for i in (task.index, task.index + 1))
     parts = []
     for number in range(task.files):
         arrays = open_arrays(task.directory / f"{number:06d}")
         first = np.searchsorted(arrays["high"], lowest)
-        # The last partition ends with the highest key, all others before the next one's lowest.
+        # The last partition includes the highest key; all others end before the next one's lowest key.
         last = np.searchsorted(arrays["high"], highest, side="right" if task.index == task.count - 1 else "left")
         parts.append({name: np.array(array[first:last]) for name, array in arrays.items()})
     keys = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
@@ -205,7 +205,7 @@ def _judge(task: _Partition) -> tuple[int, int] | None:
 
 
 def _collect(task: _Collecting) -> tuple[int, np.ndarray]:
-    """Writes the positions of all repetitions in some chunks; returns how many, and their occurrences by chunk."""
+    """Writes the positions of all repetitions in some chunks; returns their number and occurrences by chunk."""
     ends = np.array([task.first, task.first + task.chunks * task.chunk_size])
     positions, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     for path in task.repeated:
@@ -223,7 +223,7 @@ def _collect(task: _Collecting) -> tuple[int, np.ndarray]:
 def write_evaluation_keys(
     directory: pathlib.Path, cleaning: Cleaning, pairs: Iterable[tuple[str, Sequence[str]]]
 ) -> tuple[str, str]:
-    """Writes the keys that ``test_overlap`` needs of the pairs (source, translations) of dev and test sets.
+    """Writes the keys of dev and test pairs (source, translations) that ``test_overlap`` needs.
 
     Returns:
       The path of the file and its SHA-256.
@@ -246,7 +246,7 @@ def write_key_sets(directory: pathlib.Path, keys: Mapping[str, Iterable[bytes]])
 
 @functools.lru_cache(maxsize=1)
 def read_evaluation_keys(path: str, sha256: str) -> dict[str, frozenset[bytes]]:
-    """Returns the keys that ``write_key_sets`` wrote, by name; reads them once in every process."""
-    del sha256  # another content under the same path is another one
+    """Returns the keys that ``write_key_sets`` wrote, by name; every process reads them once."""
+    del sha256  # only part of the cache key: the contents of a path may change
     arrays = open_arrays(pathlib.Path(path))
     return {kind: frozenset(key.tobytes() for key in array.reshape(-1, KEY_BYTES)) for kind, array in arrays.items()}

@@ -1,7 +1,7 @@
-"""Turns chunks of samples into arrays: cleaned, after the text steps, as subword ids, the rows in random order.
+"""Turns chunks of samples into arrays: cleans, prepares and encodes the texts, and shuffles the rows.
 
-Runs on many processes; what it writes depends on the seed alone. ``shards`` says what the arrays are and what becomes
-of them.
+This runs in many processes, but the result depends only on the samples and the settings, such as the seed. ``shards``
+describes the arrays and how they are used.
 """
 
 import collections
@@ -31,18 +31,18 @@ class Encoding:
     Attributes:
       features: The declared features.
       source_model: The subword model of the source side: path of the file and SHA-256 of its content.
-      target_model: The subword model of the target side, likewise.
+      target_model: The same for the target side.
       training: Whether unfit samples are dropped and rows shuffled; dev and test sets are kept as they are.
-      cleaning: Which samples are unfit.
+      cleaning: The filters that decide which samples are unfit.
       languages: Tags of source and target, or empty.
-      tags: Words that may stand in front of a source and are no part of its text.
-      evaluation_keys: The file with the keys of the dev and test sets and its SHA-256; empty where there is none.
-      max_tokens: Longer texts are dropped, in subwords without EOS; 0 for no limit.
+      tags: Words that may precede a source and are not part of its text.
+      evaluation_keys: The file with the keys of the dev and test sets and its SHA-256; empty if there is none.
+      max_tokens: Samples with a longer text, in subwords without EOS, are dropped; 0 for no limit.
       max_length_ratio: Samples whose longest text has more than this many times the subwords of the shortest are
         dropped; 0 for no limit.
-      seed: Of the shuffling, and of the segmentations.
-      bpe_dropout: Probability that a merge is left out in training texts; 0: they are segmented as usual.
-      segmentations: With ``bpe_dropout``, how many of every training sample are written.
+      seed: Seed of the shuffling and of the segmentations.
+      bpe_dropout: Probability that a merge is left out in training texts; 0 for the usual segmentation.
+      segmentations: With ``bpe_dropout``, the number of segmentations that are written for every training sample.
     """
 
     features: dict[str, Feature]
@@ -65,12 +65,12 @@ class Chunk:
     """Consecutive samples of a split, to be encoded.
 
     Attributes:
-      index: Its number, from 0.
+      index: The number of the chunk, from 0.
       first: The number of its first sample, from 0.
-      samples: The samples, or the file that ``raw_samples`` keeps them in; one with an attribute ``times`` occurs that
-        often.
-      directory: Where its arrays are put, in ``rows``, and the keys by which duplicates are found, in ``keys/KIND``.
-      encoding: How.
+      samples: The samples, or the file in which ``raw_samples`` keeps them; a sample with an attribute ``times`` occurs
+        that often.
+      directory: The directory for its arrays, in ``rows``, and the keys for finding duplicates, in ``keys/KIND``.
+      encoding: How to encode it.
     """
 
     index: int
@@ -85,12 +85,12 @@ class EncodedChunk:
     """The result of encoding a chunk.
 
     Attributes:
-      read: Its samples before any was dropped.
-      rows: Different samples that are left, however many segmentations of each there are.
-      samples: Their occurrences.
+      read: Number of samples before any were dropped.
+      rows: Number of different samples that are left, however many segmentations each has.
+      samples: Number of their occurrences.
       drops: Number of dropped samples by reason.
-      examples: The first of each reason: its number, from 0, and what people read of it.
-      size: Bytes of its arrays.
+      examples: The first sample dropped for each reason: its number, from 0, and a text for people.
+      size: Size of its arrays in bytes.
     """
 
     read: int
@@ -102,7 +102,7 @@ class EncodedChunk:
 
 
 def encode_chunk(chunk: Chunk) -> EncodedChunk:
-    """Cleans, encodes and shuffles the samples of a chunk and writes their arrays, and keys to find duplicates by."""
+    """Cleans, encodes and shuffles the samples of a chunk; writes their arrays, and keys for finding duplicates."""
     encoding = chunk.encoding
     if isinstance(chunk.samples, pathlib.Path):
         samples, known = load_samples(chunk.samples), load_prepared(chunk.samples)
@@ -112,7 +112,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
     times = np.fromiter((getattr(each, "times", 1) if encoding.training else 1 for each in samples), np.int32)
     values = {name: [sample[name] for sample in samples] for name in encoding.features}
     features = text_features(encoding.features)
-    # Of several texts, the first.
+    # If a feature has several texts, the first counts.
     texts = {name: [v[0] for v in values[name]] if each.multiple else values[name] for name, each in features.items()}
     prepared = {
         name: _prepared(_encoder_of(encoding, each), texts[name], known.get(name)) for name, each in features.items()
@@ -147,7 +147,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
             kind = encoding.cleaning.duplicates
             duplicates.write_keys(chunk.directory, chunk.index, kind, columns, chunk.first + kept, times[kept])
         if encoding.bpe_dropout:
-            # The limits above are those of the usual segmentation: the same pairs are kept with and without dropout.
+            # The limits above apply to the usual segmentation, so the same pairs are kept with and without dropout.
             chosen = {name: [column[row] for row in fit] for name, column in chosen.items()}
             seeds = np.random.default_rng([encoding.seed, 3, chunk.index]).integers(1 << 31, size=segmentations)
             versions = [_arrays(encoding, chosen, seed) for seed in seeds.tolist()]
@@ -173,7 +173,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
 
 
 def _drop_by_length(dropped: "_Dropped", encoding: Encoding, lengths: np.ndarray, kept: np.ndarray) -> None:
-    """Drops samples by the lengths int [texts, rows], in subwords, of those that are kept so far, int [rows]."""
+    """Drops samples by ``lengths`` int [texts, rows], in subwords, of the samples ``kept`` so far, int [rows]."""
     limits = [limit for limit in (encoding.max_tokens, encoding.cleaning.max_subwords) if limit]
     if limits:
         dropped.drop(TOO_LONG, lengths.max(0) > min(limits), kept)
@@ -190,14 +190,14 @@ def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
 
 
 def _identical(columns: Sequence[Sequence[str]], rows: int) -> np.ndarray:
-    """Says which rows have the same text, in two columns, on both sides: bool [rows]."""
+    """Returns which rows have the same text in both columns: bool [rows]; none if there are not two columns."""
     if len(columns) != 2:
         return np.zeros(rows, bool)
     return np.fromiter((one.strip() == other.strip() for one, other in zip(*columns, strict=True)), bool, rows)
 
 
 class _Dropped:
-    """Drops of a chunk: which samples, by reason, and the first of each reason."""
+    """The dropped samples of a chunk, their numbers by reason, and the first sample of each reason."""
 
     def __init__(self, rows: int, first: int, texts: list[list[str]]) -> None:
         self.counts: collections.Counter = collections.Counter()
@@ -206,7 +206,7 @@ class _Dropped:
         self._first, self._texts = first, texts
 
     def drop(self, reason: str, unfit: np.ndarray, rows: np.ndarray | slice = slice(None)) -> None:
-        """Drops samples, bool [rows] of these rows, that are still there."""
+        """Drops the samples of ``rows`` that are ``unfit``, bool [rows], and not dropped yet."""
         mask = np.zeros(len(self.kept_mask), bool)
         mask[rows] = unfit
         dropped = np.flatnonzero(self.kept_mask & mask)
@@ -218,7 +218,7 @@ class _Dropped:
 
 
 def _prepared(encoder: SubwordEncoder, texts: Sequence[str], known: Mapping[int, str] | None) -> list[str]:
-    """Returns texts after the text steps, of which some rows may be known already."""
+    """Returns texts after the text steps; ``known`` has rows whose result is known already."""
     if not known:
         return encoder.prepare(texts)
     rest = iter(encoder.prepare([text for row, text in enumerate(texts) if row not in known]))
@@ -226,7 +226,7 @@ def _prepared(encoder: SubwordEncoder, texts: Sequence[str], known: Mapping[int,
 
 
 def _arrays(encoding: Encoding, columns: Mapping[str, Sequence[Any]], seed: int | None = None) -> Arrays:
-    """Returns the arrays of samples; with a seed, in one of the segmentations that BPE-dropout draws."""
+    """Returns the arrays of samples; with a seed, in a segmentation that BPE-dropout draws."""
     arrays: Arrays = {}
     for name, column in columns.items():
         arrays[name], arrays[name + LENGTHS] = _flatten(encoding, name, column, seed)
@@ -234,7 +234,7 @@ def _arrays(encoding: Encoding, columns: Mapping[str, Sequence[Any]], seed: int 
 
 
 def _flatten(encoding: Encoding, name: str, values: Sequence[Any], seed: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the items of all values one after the other, and int32 [samples] how many each has."""
+    """Returns the items of all values one after the other, and int32 [samples], the number of items of each."""
     feature = encoding.features[name]
     if isinstance(feature, Floats):
         return np.asarray(values, np.int32), np.ones(len(values), np.int32)
@@ -260,6 +260,6 @@ def _encoder_of(encoding: Encoding, feature: Text) -> SubwordEncoder:
 
 @functools.lru_cache(maxsize=2)
 def load_encoder(path: str, sha256: str) -> SubwordEncoder:
-    """Loads a subword model once in every process; another model under the same path is another one."""
+    """Loads a subword model once in every process; the SHA-256 distinguishes models under the same path."""
     del sha256
     return SubwordEncoder.from_file(path)

@@ -1,8 +1,8 @@
 """Makes a problem's data files: text -> subword models -> shuffled shards of ids, and a manifest.
 
-Everything streams, on all cores, and nothing gets its final name before all of it is done.
-What is written depends on the raw data and the settings alone, not on the number of
-processes, the time or the machine.
+All data are streamed, on all cores, and no file gets its final name before all are complete.
+The files depend only on the raw data and the settings, not on the number of processes, the
+time or the machine.
 """
 
 import collections
@@ -63,23 +63,23 @@ def generate(
     say: Say = print,
     **settings: Any,
 ) -> Manifest:
-    """Makes the data files of a problem, unless they are there already.
+    """Makes the data files of a problem unless they exist already.
 
     Args:
-      problem: The problem, or its registered name; of ``NAME_rev`` the data are those of ``NAME``.
-      data_dir: Where the files go.
-      tmp_dir: Where raw files are looked for and downloaded to.
+      problem: The problem, or its registered name; ``NAME_rev`` shares the data of ``NAME``.
+      data_dir: The directory for the files.
+      tmp_dir: The directory where raw files are searched and to which they are downloaded.
       progress: Whether to show progress on standard error.
       say: Prints a line for the user.
       **settings: Fields of ``GenerationConfig`` (``vocab_size``, ``joint_vocab``, ``seed``, ``num_processes``, ...).
-        What is not given has its default or, where the data exist, the value that they were made with.
+        A setting that is not given has its default or, if the data exist, the value that they were made with.
 
     Returns:
       The manifest of the data.
 
     Raises:
-      UserError: The raw data, the settings or the data directory are invalid, or data made with other
-        settings are there. Nothing incomplete is left.
+      UserError: The raw data, the settings or the data directory are invalid, or the directory has data made
+        with other settings. No incomplete files are left behind.
     """
     problem = registry.problem(problem) if isinstance(problem, str) else problem
     asked = GenerationConfig(**settings)
@@ -128,11 +128,11 @@ class _Generation:
     say: Say
 
     def run(self) -> Manifest:
-        """Returns the manifest of existing data that are as asked for, or of new ones."""
+        """Returns the manifest of existing data if they match the settings, otherwise of new data."""
         settings = self.settings
         existing = None if settings.overwrite else self._existing()
         if existing:
-            # A killed --overwrite leaves the data that were to be replaced, and what it had made.
+            # A killed --overwrite leaves the old data and its own incomplete files.
             workspace.remove_abandoned(self.data_dir, self.problem.base_name)
             return existing
         with contextlib.ExitStack() as stack:
@@ -158,7 +158,11 @@ class _Generation:
         return manifest
 
     def _existing(self) -> Manifest | None:
-        """Returns the manifest of data that are there and as asked for, or None where there are none."""
+        """Returns the manifest of existing data that match the settings, or None if there are no data.
+
+        Raises:
+          UserError: The data are damaged or were made in another way.
+        """
         name = self.problem.base_name
         try:
             manifest = Manifest.load(manifests.manifest_path(self.data_dir, name))
@@ -186,7 +190,7 @@ class _Generation:
         return manifest
 
     def _make(self, work: pathlib.Path, workers: Workers) -> Manifest:
-        """Writes all files of the set, the manifest last, into the workspace; returns the manifest."""
+        """Writes all files of the set into the workspace, the manifest last; returns the manifest."""
         problem, settings = self.problem, self._resolved()
         self.preparation.check_merges(self.settings.num_merges)
         filters = self._checked_cleaning()
@@ -201,7 +205,7 @@ class _Generation:
                 "source's subword model was trained without them."
             )
         if not self._has_source_text():
-            vocab = dataclasses.replace(vocab, source=vocab.target)  # one file, and nothing that says otherwise
+            vocab = dataclasses.replace(vocab, source=vocab.target)  # only one model file is written
         described: dict[str, Any] = {"joint": vocab.joint, "training": vocab.training}
         model_files = {}
         for side, encoder in (("source", vocab.source), ("target", vocab.target)):
@@ -264,7 +268,7 @@ class _Generation:
         return manifest
 
     def _raw_samples(self, work: pathlib.Path) -> tuple[dict[str, RawSamples], dict[str, int | None]]:
-        """Returns the samples by split, and their numbers where they are known; finds errors of files early."""
+        """Returns samples by split, and their numbers (None if unknown); finds errors in files early."""
         problem, splits = self.problem, self.problem.splits
         raw_files = {split: list(problem.source_files(split, self.tmp_dir)) for split in splits}
         totals = {split: problem.count(split, self.tmp_dir) for split in splits}
@@ -275,14 +279,12 @@ class _Generation:
         samples = {split: RawSamples(problem, split, self.tmp_dir, work / f"{split}.samples") for split in splits}
         for split in splits:
             held_out = raw_files[TRAIN] and raw_files[split] == raw_files[TRAIN]
-            if (
-                split != TRAIN and not held_out
-            ):  # a line of it that cannot be used is found before all the work on train
+            if split != TRAIN and not held_out:  # finds unusable lines in it before all the work on train
                 collections.deque(samples[split].keep(), maxlen=0)
         return samples, totals
 
     def _check_inputs(self) -> None:
-        """Refuses to make data of files that the new ones would take the place of."""
+        """Raises a UserError if a raw file would be overwritten by one of the new files."""
         for split in self.problem.splits:
             for path in self.problem.source_files(split, self.tmp_dir):
                 beside = os.path.realpath(os.path.dirname(path) or ".") == os.path.realpath(self.data_dir)
@@ -293,7 +295,7 @@ class _Generation:
                     )
 
     def _checked_cleaning(self) -> cleaning.Cleaning:
-        """Returns the cleaning; checks it before anything is read."""
+        """Returns the cleaning, which is checked before anything is read."""
         asked = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
         if not self._has_source_text():
             compares = [name for name in ("duplicates", "test_overlap") if getattr(asked, name) != cleaning.NO]
@@ -316,7 +318,7 @@ class _Generation:
     def _evaluation_keys(
         self, filters: cleaning.Cleaning, samples: dict[str, RawSamples], work: pathlib.Path
     ) -> tuple[str, str]:
-        """Writes the keys of dev and test sets where they are needed; returns the file and its SHA-256, or empty."""
+        """Writes the keys of dev and test sets if needed; returns the file and its SHA-256, or empty texts."""
         if filters.test_overlap == cleaning.NO:
             return "", ""
         problem, names = self.problem, list(text_features(self.problem.features()))
@@ -331,7 +333,7 @@ class _Generation:
         return duplicates.write_evaluation_keys(work, filters, pairs())
 
     def _resolved(self) -> GenerationSettings:
-        """Returns the settings of the data; where text encoders are given, how they prepare text."""
+        """Returns the settings of the data; given text encoders determine how text is prepared."""
         settings = resolved(self.settings, self.problem)
         if not self.reused:
             return settings
@@ -348,10 +350,10 @@ class _Generation:
     def _trained_vocabulary(
         self, samples: RawSamples, total: int | None, settings: GenerationSettings, workers: Workers
     ) -> Vocabulary:
-        """Returns the subword models of a sample of the training split, which is kept for its encoding."""
+        """Trains subword models on a sample of the training split, whose samples are kept for encoding."""
 
         def training_samples() -> Iterator[Sample]:
-            """Yields the samples; says why there are none."""
+            """Yields the samples; if there are none, raises an error that says why."""
             sample = None
             for sample in samples.keep():
                 yield sample
@@ -385,7 +387,7 @@ class _Generation:
 
     @staticmethod
     def _with_presets(trained: Vocabulary, settings: GenerationSettings) -> Vocabulary:
-        """Returns the vocabulary with the tokenizers of presets in the place of what was trained."""
+        """Returns the vocabulary with the tokenizers of given presets in place of the trained models."""
         for side in ("source", "target"):
             if preset := getattr(settings, f"{side}_tokenizer"):
                 tokenizer = PresetTokenizer.from_preset(os.path.expanduser(preset))
@@ -394,14 +396,20 @@ class _Generation:
         return trained
 
     def _are_clean(self, filters: cleaning.Cleaning, *texts: Sequence[str]) -> np.ndarray:
-        """Returns bool [pairs] for raw sources and targets, then both prepared: what one pair alone shows."""
+        """Returns which pairs pass the filters that look at single pairs: bool [pairs].
+
+        ``texts`` are the raw sources, the raw targets, the prepared sources and the prepared targets.
+
+        Raises:
+          UserError: No pair passes.
+        """
         texts = tuple(without_tags(column, self.problem.tags) for column in texts)
         columns = [cleaning.Column(*side) for side in zip(texts[:2], texts[2:], self.problem.languages, strict=True)]
         reasons = list(cleaning.unfit_pairs(filters, columns))
         kept = ~np.logical_or.reduce([unfit for _, unfit in reasons])
         if not kept.any():
             drops = collections.Counter({reason: int(unfit.sum()) for reason, unfit in reasons if unfit.any()})
-            if len(kept) == self._resolved().vocab_sample_size:  # there may be more that were not chosen
+            if len(kept) == self._resolved().vocab_sample_size:  # the corpus may have more pairs than the sample
                 dropped = ", ".join(f"{manifests.in_words(reason)}: {count}" for reason, count in drops.items())
                 raise UserError(
                     f"None of the {len(kept):,} pairs that the subword model would be trained on is left after "

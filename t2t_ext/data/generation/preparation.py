@@ -1,4 +1,4 @@
-"""The preparation of text into subwords: the values of a problem, replaced by flags that are given."""
+"""Describes how text is prepared and split into subwords: a problem's values, replaced by given flags."""
 
 import dataclasses
 import os
@@ -20,15 +20,16 @@ class TextPreparation:
 
     Attributes:
       source_steps: Names of the steps of ``t2t_ext.data.text.text_steps`` for the source.
-      target_steps: Likewise for the target.
+      target_steps: The same for the target.
       source_language: Language tag of the source, or empty.
-      target_language: Likewise of the target.
+      target_language: Language tag of the target, or empty.
       subwords: One of ``SUBWORDS``.
-      num_merges: Merge operations that ``subword_nmt`` learns.
-      vocab_threshold: Subwords that occur less often on their side are split further; 0: none is.
-      vocab_limit: The most ids of ``subword_nmt``, special ones included; the rarest are left out. 0: all stay.
-      bpe_codes: Files of codes that are used instead of learning any: one for both sides, or source and target.
-      bpe_vocab: Files of subwords and counts that belong to the codes, likewise; empty: counted in the training text.
+      num_merges: Number of merge operations that ``subword_nmt`` learns.
+      vocab_threshold: Subwords that occur less often on their side are split further; 0 splits none.
+      vocab_limit: Maximum number of ids of ``subword_nmt``, special ones included; the rarest are dropped. 0 keeps all.
+      bpe_codes: Files of codes to use instead of learning any: one for both sides, or source and target.
+      bpe_vocab: Files of subwords and counts that belong to the codes, one or two as above; if empty, subwords are
+        counted in the training text.
       tags: Words at the beginning of a source that are never segmented.
     """
 
@@ -64,11 +65,11 @@ class TextPreparation:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Words that are one subword of SentencePiece each: the tags, and those that steps mark sentences with."""
+        """Words that SentencePiece must keep as one subword each: the tags, and sentence markers of the text steps."""
         return (*self.tags, *document_steps.symbols(self.source_steps, self.target_steps))
 
     def check_merges(self, asked: int | None) -> None:
-        """Raises a UserError where a number of merges is asked for (``--num_merges``) and none are learned."""
+        """Raises a UserError if a number of merges is given (``--num_merges``) but no merges are learned."""
         if asked and self.subwords != SUBWORD_NMT:
             raise UserError(
                 f"--num_merges={asked} goes with --subwords={SUBWORD_NMT}, not with {self.subwords}. Give both, or "
@@ -82,10 +83,10 @@ class TextPreparation:
 
     @classmethod
     def of(cls, problem: Problem, settings: Any) -> Self:
-        """Returns the base problem's preparation, with what the user said in its place (None where nothing was).
+        """Returns the base problem's preparation, in which given settings (not None) replace the problem's values.
 
         Raises:
-          UserError: As for a new one.
+          UserError: The settings are invalid or contradict each other.
         """
 
         def given(name: str, default: Any) -> Any:
@@ -117,5 +118,5 @@ class TextPreparation:
 
 
 def split_paths(text: str | None) -> tuple[str, ...]:
-    """Returns the files of a flag such as ``--bpe_codes=SOURCE,TARGET``."""
+    """Returns the paths in a flag such as ``--bpe_codes=SOURCE,TARGET``."""
     return tuple(os.path.expanduser(part.strip()) for part in (text or "").split(",") if part.strip())

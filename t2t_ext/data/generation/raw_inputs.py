@@ -1,4 +1,4 @@
-"""The raw files of data: what a manifest says of them, and whether they have changed since."""
+"""Describes raw files for the manifest, and finds out whether they have changed since."""
 
 import functools
 import hashlib
@@ -11,13 +11,13 @@ from t2t_ext.data.features.sources import FILES_OF_FEATURES
 from t2t_ext.io import files, inputs
 from t2t_ext.problem import Problem
 
-_READ_OF_FOLDER = 64  # files, about, that are read of a folder of very many
+_READ_OF_FOLDER = 64  # approximate number of files that are read in a large folder
 
 
 def describe_inputs(problem: Problem, tmp_dir: str | os.PathLike) -> dict[str, list[dict[str, Any]]]:
     """Returns name, size in bytes and SHA-256 of the raw files of every split, in order.
 
-    A folder of features has the digest of its files' names and sizes, and of what some of them hold.
+    The digest of a folder of features covers the names and sizes of its files and the contents of some of them.
     """
 
     @functools.cache  # splits may share large files
@@ -34,15 +34,15 @@ def describe_inputs(problem: Problem, tmp_dir: str | os.PathLike) -> dict[str, l
 def changed_inputs(
     split: str, paths: Sequence[pathlib.Path], made_from: Sequence[Mapping[str, Any]], since: float = -1.0
 ) -> list[str]:
-    """Returns how the raw files of a split differ from those that its data were made from, one phrase a difference.
+    """Returns how the raw files of a split differ from those that its data were made from, one phrase per difference.
 
     Args:
       split: Its name, for the phrases.
-      paths: The files, in order. Where one of them is not there any more, nothing is compared.
-      made_from: What the manifest says of them.
-      since: Files of the same size that were last written before it (seconds since 1970) are taken for the same.
+      paths: The files, in order. If one of them no longer exists, nothing is compared.
+      made_from: The manifest's descriptions of the files.
+      since: Files of the same size that were last written before this time (seconds since 1970) count as unchanged.
     """
-    if not any(each.get("folder") for each in made_from):  # as data were made that do not describe folders
+    if not any(each.get("folder") for each in made_from):  # older data do not describe folders
         paths = [path for path in paths if not os.path.isdir(path)]
     if not paths or not all(map(os.path.exists, paths)):
         return []
@@ -62,7 +62,7 @@ def changed_inputs(
 
 
 def _digest_of_folder(folder: pathlib.Path) -> tuple[int, str]:
-    """Returns the bytes of the files of features in a folder, and a digest of them that does not read them all."""
+    """Returns the total size in bytes of the feature files in a folder, and a digest that does not read them all."""
     there = sorted(path for path in folder.iterdir() if path.suffix in FILES_OF_FEATURES)
     sizes = [path.stat().st_size for path in there]
     digest = hashlib.sha256()

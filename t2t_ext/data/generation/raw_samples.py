@@ -1,8 +1,8 @@
 """Reads, decodes and checks the samples of a split once, and keeps them for later passes.
 
-The first pass keeps them in scratch files of ``SAMPLES_PER_CHUNK`` samples, which later passes read instead of the raw
-files; the processes that encode the train split open its files themselves. The prepared text of the subword model's
-sample is kept beside them, since steps such as Moses's tokenizer cost more than all else.
+The first pass writes them to scratch files of ``SAMPLES_PER_CHUNK`` samples, and later passes read these instead of the
+raw files. The processes that encode the train split open its scratch files themselves. The prepared texts that the
+subword model was trained on are kept beside them, since steps such as Moses's tokenizer cost more than everything else.
 """
 
 import itertools
@@ -20,28 +20,28 @@ from t2t_ext.data.corpora.weighting import WeightedSample
 from t2t_ext.data.features.types import Floats
 from t2t_ext.problem import TRAIN, Problem, Sample
 
-# Small enough that slow text steps leave no process without work at the end of a small corpus.
+# Small enough that no process is idle at the end of a small corpus with slow text steps.
 SAMPLES_PER_CHUNK = 8192
 
 
 class RawSamples:
-    """The samples of a split, in order, as often as they are needed.
+    """The samples of a split, in order, which can be read any number of times.
 
-    Feature vectors are not kept twice: samples that have some are read from the raw files in every pass.
+    Feature vectors are not stored twice: samples that have them are read from the raw files in every pass.
 
     Attributes:
-      report: What the last pass over the raw files dropped or changed; complete once they have been read.
+      report: What the last pass over the raw files dropped or changed; complete at the end of the pass.
       kept: Whether the samples are in scratch files now.
     """
 
     def __init__(self, problem: Problem, split: str, tmp_dir: str | os.PathLike, directory: pathlib.Path) -> None:
-        """Makes the samples; reads nothing yet.
+        """Sets up the samples; reads nothing yet.
 
         Args:
-          problem: Whose samples they are.
-          split: One of its splits. A line that cannot be used is an error in all but ``train``.
-          tmp_dir: Where the raw files are.
-          directory: Where the scratch files go; made when it is needed.
+          problem: The problem that the samples belong to.
+          split: One of its splits. An unusable line is an error in all splits except ``train``.
+          tmp_dir: The directory of the raw files.
+          directory: The directory for the scratch files; created when it is needed.
         """
         self.report = ReadReport()
         self.kept = False
@@ -50,14 +50,14 @@ class RawSamples:
         self._can_be_kept = not any(isinstance(feature, Floats) for feature in problem.features().values())
 
     def __iter__(self) -> Iterator[Sample]:
-        """Yields the samples, from the scratch files where they are kept."""
+        """Returns an iterator over the samples, which reads the scratch files if the samples are kept."""
         if self.kept:
             return itertools.chain.from_iterable(map(load_samples, self.files()))
         self.report = self._problem.reading = ReadReport(strict=self._split != TRAIN)
         return self._problem.checked_samples(self._split, self._tmp_dir)
 
     def keep(self) -> Iterator[Sample]:
-        """Yields the samples and keeps them in scratch files, unless they are there."""
+        """Yields the samples and keeps them in scratch files, unless they are kept already or have feature vectors."""
         if self.kept or not self._can_be_kept:
             yield from self
             return
@@ -76,7 +76,7 @@ class RawSamples:
         return map(self._file, range(self._chunks))
 
     def keep_prepared(self, numbers: Sequence[int], texts: Mapping[str, Sequence[str]]) -> None:
-        """Keeps the prepared texts, by feature, of the samples with these numbers (from 0)."""
+        """Stores the prepared texts, by feature, of the samples with these numbers (from 0), if samples are kept."""
         if not self.kept:
             return
         chunks: dict[int, dict[str, dict[int, str]]] = defaultdict(lambda: {name: {} for name in texts})
@@ -88,7 +88,7 @@ class RawSamples:
             _dump(prepared, _prepared_file(self._file(chunk)))
 
     def discard(self, chunk: int) -> None:
-        """Removes the files of a chunk that is needed no more."""
+        """Removes the files of a chunk that is no longer needed."""
         if self.kept:
             self._file(chunk).unlink(missing_ok=True)
             _prepared_file(self._file(chunk)).unlink(missing_ok=True)
@@ -98,14 +98,14 @@ class RawSamples:
 
 
 def batches(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
-    """Yields the samples of each chunk."""
+    """Yields the samples in lists, one for each chunk."""
     samples = iter(samples)
     while batch := list(itertools.islice(samples, SAMPLES_PER_CHUNK)):
         yield batch
 
 
 def load_samples(path: pathlib.Path) -> list[Sample]:
-    """Returns the samples of a scratch file: their declared features, and how often they occur."""
+    """Returns the samples of a scratch file, with their declared features and how often they occur."""
     samples: list[Sample] = []
     for times, values in _load(path):
         samples.append(values if times is None else WeightedSample(values))
@@ -115,7 +115,7 @@ def load_samples(path: pathlib.Path) -> list[Sample]:
 
 
 def load_prepared(path: pathlib.Path) -> dict[str, dict[int, str]]:
-    """Returns the prepared texts that are known of the samples of a scratch file, by feature and row."""
+    """Returns the prepared texts that are stored for the samples of a scratch file, by feature and row."""
     prepared = _prepared_file(path)
     if not prepared.exists():
         return {}
@@ -127,7 +127,7 @@ def _prepared_file(path: pathlib.Path) -> pathlib.Path:
 
 
 def _dump(content: Any, path: pathlib.Path) -> None:
-    # Machines that share the folder read it: JSON, and nothing that could be code.
+    # Other machines that share the folder may read it: JSON, so that nothing in it can run as code.
     text = json.dumps(content, ensure_ascii=False, default=lambda value: np.asarray(value).tolist())
     path.write_bytes(text.encode())
 

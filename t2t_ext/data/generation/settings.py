@@ -1,4 +1,4 @@
-"""Resolves the settings of data generation, and compares those of a second call with existing data."""
+"""Resolves the settings of data generation and compares them with the settings of existing data."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.problem import DEV, TRAIN, Problem
 
-# How data were made whose manifest is older than these settings.
+# Values of these settings for data whose manifest is older than the settings.
 _ALWAYS_BEFORE = {
     "source_steps": NO_STEPS,
     "target_steps": NO_STEPS,
@@ -37,7 +37,7 @@ _ALWAYS_BEFORE = {
 
 
 def resolved(asked: GenerationSettings, problem: Problem) -> GenerationSettings:
-    """Returns the settings with defaults and the problem's own values where the user said nothing."""
+    """Returns the settings; those that the user did not give have the problem's own values or defaults."""
     defaults = {
         "seed": DEFAULT_SEED,
         "num_shards": 0,
@@ -62,7 +62,7 @@ def resolved(asked: GenerationSettings, problem: Problem) -> GenerationSettings:
 
 
 def as_reused(settings: GenerationSettings, vocabulary: Vocabulary) -> GenerationSettings:
-    """Returns the settings with what given text encoders do in place of what the problem would have done."""
+    """Returns the settings with the text preparation of given text encoders in place of the problem's."""
     return settings.replace(
         source_steps=",".join(vocabulary.source.steps.names) or NO_STEPS,
         target_steps=",".join(vocabulary.target.steps.names) or NO_STEPS,
@@ -73,7 +73,11 @@ def as_reused(settings: GenerationSettings, vocabulary: Vocabulary) -> Generatio
 
 
 def recorded(settings: GenerationSettings) -> dict[str, Any]:
-    """Returns what the user said as the manifest stores it: steps by their full names, files by their contents."""
+    """Returns the user's settings as the manifest stores them: steps by full name, files by SHA-256 of their contents.
+
+    Raises:
+      UserError: A file cannot be read.
+    """
     said = settings.given()
     for name in ("source_steps", "target_steps"):
         if name in said:
@@ -91,7 +95,7 @@ def recorded(settings: GenerationSettings) -> dict[str, Any]:
 
 
 def cleaning_asked(asked: str | Mapping[str, Any] | None, default: Mapping[str, Any]) -> Cleaning:
-    """Returns the cleaning of the text of ``--cleaning``, of settings, or the problem's own where nothing is asked."""
+    """Returns the cleaning given as the text of ``--cleaning`` or as settings; if None, the problem's own."""
     if isinstance(asked, str):
         return Cleaning.parse(asked, default)
     return Cleaning.from_settings(default if asked is None else asked)
@@ -104,9 +108,9 @@ def differences(
     settings: GenerationSettings,
     reused: Vocabulary | None,
 ) -> list[str]:
-    """Returns how existing data differ from what is asked for now, one phrase a difference.
+    """Returns how existing data differ from what is asked for now, one phrase per difference.
 
-    What the user does not say is not compared, nor are raw files that are not there any more.
+    Settings that the user does not give are not compared, nor are raw files that no longer exist.
     """
     found = []
     asked, made_with = recorded(settings), _made_with(manifest)
@@ -146,10 +150,10 @@ def _made_with(manifest: Manifest) -> dict[str, Any]:
 
 
 def _other_kind_of_dev_set(problem: Problem, tmp_dir: str | os.PathLike, manifest: Manifest) -> str:
-    """Says that a dev set was held out of the training text and has files of its own now, or the other way round."""
+    """Returns a phrase if dev was held out of the training text and now has its own files, or vice versa."""
     same_files = problem.source_files(DEV, tmp_dir) == problem.source_files(TRAIN, tmp_dir)
     before, of_train = ([each["sha256"] for each in manifest.inputs.get(split, [])] for split in (DEV, TRAIN))
-    # Both may be files of one archive.
+    # Equal files alone prove nothing: train and dev may be members of one archive.
     now, then = (not options.get("dev_source") for options in (problem.options, manifest.problem_options))
     now, then = now and same_files, then and before == of_train
     if now == then or not before:
@@ -161,17 +165,17 @@ def _other_kind_of_dev_set(problem: Problem, tmp_dir: str | os.PathLike, manifes
 
 
 def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:
-    """Returns which options of a problem are not those that its data were made with, one phrase each.
+    """Returns which options of a problem differ from those that its data were made with, one phrase each.
 
-    What was not given then had its default, which is what the attribute of that name is in a problem without options.
-    Options that are not given now are not compared. Of those that say where raw files are, what the files hold counts;
-    but which file of an archive is read is compared, since the archive is the same.
+    An option that was not given then had its default: the attribute of that name in a problem without options.
+    Options that are not given now are not compared. For options with paths of raw files, the contents of the files
+    count, not the paths. But different members of an archive are a difference, since the archive itself is the same.
     """
     found = []
     for name, now in problem.options.items():
         before = made_with.get(name)
         if name not in made_with:
-            with contextlib.suppress(UserError, TypeError):  # not registered, or not made without options
+            with contextlib.suppress(UserError, TypeError):  # not registered, or cannot be made without options
                 default = getattr(registry.problem(problem.name), name, None)
                 before = default if isinstance(default, type(now)) else None
         if other_members(before, now) if name in problem.path_options else before != now:
@@ -180,7 +184,7 @@ def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:
 
 
 def other_members(before: Any, now: Any) -> bool:
-    """Says whether two lists of paths name members of archives, and not the same ones in the same order."""
+    """Returns whether two lists of paths name members of archives, but not the same members in the same order."""
     members = [
         [archives.split_address(path.strip())[1] for path in paths.split(",")] if isinstance(paths, str) else []
         for paths in (before, now)

@@ -1,13 +1,13 @@
-"""Turns chunks of arrays into shuffled shards, in bounded memory, on many processes.
+"""Turns chunks of arrays into shuffled shards, in bounded memory, in many processes.
 
-Every chunk of consecutive samples lies in a scratch file of arrays, its rows in random order (``encoding``). A shard
-takes an equal part of every chunk. Of a thousand million pairs there are 120,000 chunks and 5,000 shards: 600 million
-parts of two rows. So groups of chunks are sorted by shard first (``regroup``), which leaves some ten million parts,
-each in one piece; then each shard takes its part of every group and shuffles once more (``write_shard``). What is
-written depends on the seed alone.
+Every chunk of consecutive samples is a scratch file of arrays, with the rows in random order (``encoding``). A shard
+takes an equal part of every chunk. A thousand million pairs give 120,000 chunks and 5,000 shards: 600 million parts of
+two rows. So groups of chunks are sorted by shard first (``regroup``), which leaves some ten million contiguous parts.
+Then each shard takes its part of every group and shuffles once more (``write_shard``). The order of the samples in the
+shards depends only on the seed.
 
-A feature ``f`` is two arrays: ``f``, the items of all samples one after the other, and ``f_lengths`` int32 [samples],
-how many items each sample has. Of float vectors, a sample's one item is the number of its sequence in
+A feature ``f`` is stored as two arrays: ``f``, the items of all samples one after the other, and ``f_lengths`` int32
+[samples], the number of items of each sample. For float vectors, a sample has one item: the number of its sequence in
 ``t2t_ext.data.features.float_files``.
 """
 
@@ -32,13 +32,13 @@ Arrays = dict[str, np.ndarray]
 LENGTHS = "_lengths"
 TIMES = "times of rows"
 POSITIONS = "positions of rows"
-IDENTICAL = "rows of one text"  # bool: both sides are the same text; where no row is so, there is no such array
+IDENTICAL = "rows of one text"  # bool: both sides are the same text; absent if there is no such row
 STARTS = "starts of shards"
-# Ids hardly compress further at higher levels, which cost several times as much.
+# Higher levels hardly compress ids any further and cost several times as much.
 _COMPRESSION_LEVEL = 3
 _ITEMS_AT_ONCE = 1 << 22
 
-# Of the files of a group's chunks; some times as much is needed in memory.
+# Size of the chunk files of a group; regrouping needs a few times as much memory.
 BYTES_PER_GROUP = 32 << 20
 _ALIGNMENT = 16
 _LENGTH_BYTES = 8
@@ -52,7 +52,7 @@ class Group:
       path: The file to write.
       chunks: The files of the chunks.
       first_chunk: The number of the first chunk.
-      removed: Files with the positions of rows that are left out.
+      removed: Files with the positions of rows to leave out.
       shards: Number of shards.
       features: Names of the features.
     """
@@ -66,9 +66,9 @@ class Group:
 
 
 class Regrouped(NamedTuple):
-    """The contents of a group: samples, and items, the most items of one sample and unknown ones by feature.
+    """The contents of a group: samples; and by feature the items, the most items of one sample, and unknown items.
 
-    ``identical`` are the different samples that have the same text on both sides.
+    ``identical`` is the number of different samples that have the same text on both sides.
     """
 
     samples: int
@@ -79,7 +79,7 @@ class Regrouped(NamedTuple):
 
 
 def regroup(group: Group) -> Regrouped:
-    """Writes the file of a group."""
+    """Writes the file of a group, with rows sorted by shard, and returns its contents."""
     removed = [open_arrays(path)["positions"] for path in group.removed]
     chunks, destinations, identical = [], [], 0
     for number, path in enumerate(group.chunks, group.first_chunk):
@@ -88,7 +88,7 @@ def regroup(group: Group) -> Regrouped:
         identical += int(arrays[IDENTICAL][rows].sum()) if IDENTICAL in arrays else 0
         rows = np.repeat(rows, arrays[TIMES][rows]) if TIMES in arrays else rows
         chunks.append(take_rows(arrays, rows))
-        # The remainders of the divisions go to every shard in turn.
+        # The remainders of the divisions go to the shards in turn.
         ends = (len(rows) * np.arange(group.shards + 1) + number % group.shards) // group.shards
         destinations.append(np.repeat(np.arange(group.shards, dtype=np.int32), np.diff(ends)))
     joined = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in list(chunks[0])}
@@ -114,7 +114,7 @@ def regroup(group: Group) -> Regrouped:
 
 
 def _rows_left(arrays: Arrays, removed: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Returns the rows of a chunk that are no duplicates: int64 [rows left]."""
+    """Returns the rows of a chunk that are not duplicates: int64 [rows left]."""
     rows = np.arange(count)
     if removed and count:
         own = arrays[POSITIONS]
@@ -131,13 +131,13 @@ class Shard:
     """A shard to be written: part ``index`` of ``count`` of every group.
 
     Attributes:
-      index: Its number, from 0.
+      index: The number of the shard, from 0.
       count: Number of shards.
-      groups: The files of the groups, ``groups / f"{number:06d}"``.
-      number_of_groups: How many there are.
+      groups: The directory of the group files, ``groups / f"{number:06d}"``.
+      number_of_groups: Number of groups.
       features: Names of the features.
       path: The file to write.
-      seed: Of the shuffling, or None for none.
+      seed: Seed of the shuffling, or None for no shuffling.
     """
 
     index: int
@@ -150,7 +150,7 @@ class Shard:
 
 
 def write_shard(shard: Shard) -> dict[str, Any]:
-    """Gathers a shard's part of every group, shuffles it (where there is a seed) and writes it.
+    """Gathers a shard's part of every group, shuffles it (if there is a seed) and writes it.
 
     Returns:
       Size in bytes and SHA-256 of the file, as a manifest lists them.
@@ -168,7 +168,7 @@ def write_shard(shard: Shard) -> dict[str, Any]:
         order = np.random.default_rng([shard.seed, 2, shard.count, shard.index]).permutation(rows)
         arrays = take_rows(arrays, order)
     content = npz_bytes(arrays)
-    # Somewhere else at first: every file in the directory of the shards is published.
+    # Written elsewhere first, because every file in the directory of the shards is published.
     temporary = shard.groups / f".{shard.path.name}.tmp-{secrets.token_hex(8)}"
     with open(temporary, "wb") as file:
         file.write(content)
@@ -179,7 +179,7 @@ def write_shard(shard: Shard) -> dict[str, Any]:
 
 
 def take_rows(arrays: Mapping[str, np.ndarray], order: np.ndarray) -> Arrays:
-    """Returns chosen samples of features as described above, in the order of int64 [rows]."""
+    """Returns the feature arrays (items and lengths) of the samples ``order``, int64 [rows], in this order."""
     taken: Arrays = {}
     for name in arrays:
         if name + LENGTHS not in arrays:
@@ -189,7 +189,7 @@ def take_rows(arrays: Mapping[str, np.ndarray], order: np.ndarray) -> Arrays:
         starts = (np.cumsum(lengths, dtype=np.int64) - lengths)[order]
         ends = np.cumsum(new_lengths, dtype=np.int64)
         items = np.empty([int(ends[-1]) if len(ends) else 0, *arrays[name].shape[1:]], arrays[name].dtype)
-        # Block by block, for the index is four times as large as the items.
+        # Block by block, because the index is four times as large as the items.
         first = 0
         while first < len(order):
             done = int(ends[first] - new_lengths[first])
@@ -204,7 +204,7 @@ def take_rows(arrays: Mapping[str, np.ndarray], order: np.ndarray) -> Arrays:
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Returns a compressed ``.npz`` archive that is a function of the arrays alone (numpy's own holds the time)."""
+    """Returns a compressed ``.npz`` archive that depends only on the arrays (NumPy's own contains the time)."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in arrays.items():
@@ -220,7 +220,7 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 def write_arrays(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> int:
     """Writes arrays of numbers to a file, which appears whole or not at all; nothing is flushed to the disk.
 
-    A header (its length, then JSON) says where every array lies. Two processes may write the same file.
+    A header (its length, then JSON) says where each array is in the file. Two processes may write the same file.
 
     Returns:
       The size of the file in bytes.
@@ -243,7 +243,7 @@ def write_arrays(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> int:
 
 
 def open_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of a file, read-only; an array that is not used is not read."""
+    """Returns the arrays of a file, read-only; arrays that are not used are not read."""
     with open(path, "rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # several times as fast as numpy's memmap
     first = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")

@@ -1,4 +1,4 @@
-"""Writes one split: its samples encoded on all cores into shards, and a dev or test set's text beside them."""
+"""Writes one split: encodes its samples into shards on all cores, and stores the text of a dev or test set."""
 
 import array
 import collections
@@ -29,7 +29,7 @@ from t2t_ext.problem import Sample
 
 SAMPLES_PER_SHARD = 200_000
 MOST_BYTES_PER_SHARD = 128 << 20
-# What to do where every sample was dropped for one of these reasons.
+# Advice if every sample was dropped, mainly for one of these reasons.
 _ADVICE = {
     cleaning.LENGTH_RATIO: "Do the lines of both sides belong together? --max_length_ratio=0 takes all.",
     cleaning.TOO_LONG: "Raise --max_tokens, or max_subwords of --cleaning.",
@@ -44,14 +44,14 @@ class SplitWriter:
 
     Attributes:
       directory: The workspace.
-      base_name: The problem's name, which begins the file names.
+      base_name: The problem's name, with which file names begin.
       split: The split's name.
-      samples: Its samples; one with an attribute ``times`` occurs that often.
-      encoding: How they become arrays; where it is for training, unfit ones are dropped and all are shuffled.
+      samples: The samples of the split; one with an attribute ``times`` occurs that often.
+      encoding: How samples become arrays; for training, unfit samples are dropped and the others are shuffled.
       workers: The processes that encode and write.
-      num_shards: Of the train split; 0 for one per ``SAMPLES_PER_SHARD`` samples. Where they would be larger than
-        ``MOST_BYTES_PER_SHARD``, there are more.
-      progress: Whether to show how far it is.
+      num_shards: Number of shards of the train split; 0 for one per ``SAMPLES_PER_SHARD`` samples. There are more if
+        shards would exceed ``MOST_BYTES_PER_SHARD``.
+      progress: Whether to show progress.
     """
 
     directory: pathlib.Path
@@ -68,13 +68,13 @@ class SplitWriter:
         return self.directory / f"{self.split}.chunks"
 
     def write(self, advance: Advance) -> tuple[manifest.SplitSummary, dict[str, dict[str, Any]]]:
-        """Writes the split; ``advance`` is told how many samples have been encoded.
+        """Writes the split; ``advance`` receives the number of samples that have been encoded.
 
         Returns:
-          What was written, and size and SHA-256 of every shard by file name.
+          A summary of what was written, and size and SHA-256 of every shard by file name.
 
         Raises:
-          UserError: No sample is left; or texts do not fit into files of lines.
+          UserError: No sample is left, or texts cannot be written one per line.
         """
         encoding, scratch = self.encoding, self._scratch
         for folder in ("rows", "groups"):
@@ -108,7 +108,7 @@ class SplitWriter:
         count = 1
         if encoding.training:
             asked = self.num_shards or -(-int(in_chunks.sum()) // SAMPLES_PER_SHARD)
-            # A shard is read at once, by its writer and by training. No shard is empty.
+            # The writer and training read a shard as a whole, so its size is limited. No shard is empty.
             count = min(max(asked, -(-int(sizes.sum()) // MOST_BYTES_PER_SHARD)), int(in_chunks.max()))
         groups = self._regroup(sizes, removed, count)
         shards = self._write_shards(count, len(groups))
@@ -117,7 +117,7 @@ class SplitWriter:
         different = int(rows.sum()) - (removed.pairs if removed else 0)
         unknown = {
             name: sum(group.unknown[name] for group in groups)
-            for name in text_features(encoding.features)  # ids of other features have no unknown one
+            for name in text_features(encoding.features)  # only text features have an unknown id
         }
         summary = manifest.SplitSummary(
             read=int(chunks.read) + sum(report.drops.values()),
@@ -139,13 +139,13 @@ class SplitWriter:
         return summary, shards
 
     def _encode(self, advance: Advance) -> tuple["_Chunks", dict[str, list[str]], dict[str, dict[str, Any]]]:
-        """Writes the chunks, float vectors, and the texts of a dev or test set.
+        """Writes the chunks, the float vectors, and the texts of a dev or test set.
 
         Returns:
           The chunks, the names of the text files, and the descriptions of the files of vectors.
         """
         samples, encoding, chunks = self.samples, self.encoding, _Chunks()
-        # A row of a dev or test set and its sequence have the same number.
+        # In a dev or test set (share=False), a row and its sequence have the same number.
         vectors = {
             name: FloatWriter(self.directory, self.base_name, self.split, name, feature, share=encoding.training)
             for name, feature in encoding.features.items()
@@ -155,7 +155,7 @@ class SplitWriter:
         with contextlib.ExitStack() as open_files:
 
             def tasks() -> Iterator[Chunk]:
-                # What a training split has in files is read by the processes that encode it.
+                # The processes that encode a training split read its scratch files themselves.
                 if samples.kept and encoding.training:
                     for index, path in enumerate(samples.files()):
                         yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, path, self._scratch, encoding)
@@ -173,7 +173,7 @@ class SplitWriter:
         return chunks, names, {name: writer.close() for name, writer in vectors.items()}
 
     def _numbered(self, vectors: Mapping[str, FloatWriter]) -> Iterator[Sample]:
-        """Yields samples with the numbers of their sequences; leaves out those whose vectors cannot be used."""
+        """Yields samples with sequence numbers in place of float vectors; skips samples with unusable vectors."""
         for place, sample in enumerate(self.samples):
             numbered = copy.copy(sample) if vectors else sample
             try:
@@ -190,10 +190,10 @@ class SplitWriter:
     def _write_lines(
         self, batch: list[Sample], texts: dict[str, list[BinaryIO]], open_files: contextlib.ExitStack
     ) -> None:
-        """Appends the texts of samples, one a line, to the files of each feature, which the first batch opens.
+        """Appends the texts of samples, one per line, to the files of each feature; the first batch opens the files.
 
         Raises:
-          UserError: A text holds a line feed, or samples have different numbers of references.
+          UserError: A text contains a line feed, or samples have different numbers of references.
         """
         for name, feature in self.encoding.features.items():
             if isinstance(feature, Floats):
@@ -220,7 +220,7 @@ class SplitWriter:
                 file.write("".join(f"{text}\n" for text in column).encode())
 
     def _regroup(self, sizes: np.ndarray, removed: duplicates.Found | None, shards: int) -> list[Regrouped]:
-        """Sorts groups of chunks by shard; removes the chunks."""
+        """Sorts groups of chunks by shard and removes the chunks; returns the contents of the groups."""
         groups = [
             Group(
                 path=self._scratch / "groups" / f"{number:06d}",
@@ -263,12 +263,12 @@ class SplitWriter:
 
 
 class _Chunks:
-    """The sizes and drops of all chunks, in some bytes each.
+    """The sizes and drops of all chunks, in a few bytes per chunk.
 
     Attributes:
-      read: Samples before any was dropped.
+      read: Number of samples before any were dropped.
       drops: Number of dropped samples by reason.
-      examples: The first of each reason: its number, from 0, and what people read of it.
+      examples: The first sample dropped for each reason: its number, from 0, and a text for people.
     """
 
     def __init__(self) -> None:
@@ -278,19 +278,19 @@ class _Chunks:
         self._numbers = array.array("q")
 
     def add(self, chunk: EncodedChunk) -> None:
-        """Notes the next chunk."""
+        """Adds the next chunk."""
         self.read += chunk.read
         self.drops += chunk.drops
         self.examples = {**chunk.examples, **self.examples}
         self._numbers.extend((chunk.rows, chunk.samples, chunk.size))
 
     def numbers(self) -> np.ndarray:
-        """Returns int64 [3, chunks]: different samples, their occurrences, bytes of their arrays."""
+        """Returns int64 [3, chunks]: different samples, their occurrences, and bytes of their arrays."""
         return np.array(self._numbers, np.int64).reshape(-1, 3).T
 
 
 def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields the first chunk of every group and the one after its last."""
+    """Yields, for every group, its first chunk and the chunk after its last."""
     first = total = 0
     for chunk, size in enumerate(sizes.tolist()):
         if chunk > first and total + size > shard_files.BYTES_PER_GROUP:
@@ -302,7 +302,7 @@ def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str], report: ReadReport) -> UserError:
-    """Returns the error that every sample of a split was dropped, with what to do about the most frequent reason."""
+    """Returns the error that a split has no usable sample, with advice about the most frequent reason."""
     reasons = ", ".join(f"{manifest.in_words(reason)}: {count}" for reason, count in drops.items()) or "there is none"
     message = f"The {split} split of {base_name} has no usable sample ({reasons})."
     if not drops:
@@ -316,6 +316,6 @@ def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str]
 
 
 class _Sequence(int):
-    """The number of a sequence of float vectors, and what it is called."""
+    """The number of a sequence of float vectors, with the name of the sequence."""
 
     name: str

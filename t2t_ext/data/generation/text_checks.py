@@ -1,4 +1,4 @@
-"""Checks texts one by one without a model: scripts, damaged encodings, numbers, which of two languages.
+"""Checks individual texts without a translation model: scripts, damaged encodings, numbers, and languages.
 
 Characters are looked up in tables over all of Unicode, many texts at once.
 """
@@ -15,10 +15,10 @@ from t2t_ext.config.languages import base_language
 from t2t_ext.errors import UserError, require_package
 
 _CODE_POINTS = 0x110000
-# Of a text whose language is judged: its characters, and the probability from which on it is certain.
+# Fewest characters of a text whose language is judged, and the probability from which on the language is certain.
 _LEAST_CHARACTERS = 20
 _CERTAIN = 0.95
-# CLDR's scripts that are mixtures (ISO 15924) -> their parts.
+# CLDR's combined scripts (ISO 15924) -> their parts.
 _PARTS_OF_SCRIPTS = {
     "Hans": ("Hani",),
     "Hant": ("Hani",),
@@ -26,18 +26,18 @@ _PARTS_OF_SCRIPTS = {
     "Kore": ("Hang", "Hani"),
     "Hrkt": ("Hira", "Kana"),
 }
-# What Windows-1252 has at 0x80 to 0x9F, where Latin-1 has control characters.
+# Windows-1252's characters at 0x80 to 0x9F, where Latin-1 has control characters.
 _WINDOWS_1252 = bytes(range(0x80, 0xA0)).decode("cp1252", "ignore")
 _CONTINUATION = f"[\u0080-\u00bf{_WINDOWS_1252}]"
 _MISREAD = re.compile(
     f"[\u00c2-\u00df]{_CONTINUATION}|[\u00e0-\u00ef]{_CONTINUATION}{{2}}|[\u00f0-\u00f4]{_CONTINUATION}{{3}}"
 )
-# What UTF-8 read as Latin-1 usually was: Latin letters and signs, Greek, Cyrillic, Vietnamese, punctuation, CJK, emoji.
+# Usual originals of misread UTF-8: Latin letters and signs, Greek, Cyrillic, Vietnamese, punctuation, CJK, emoji.
 _USUAL = re.compile(
     "[\u00a0-\u017f\u0370-\u04ff\u1e00-\u1eff\u2000-\u206f\u20a0-\u20bf\u2100-\u214f\u3000-\u9fff\uac00-\ud7a3"
     "\ufeff\uff00-\uffef\U0001f300-\U0001faff]"
 )
-# A quotation mark after such a letter, with no letter after it, may as well be one („Ä“); not so after Â and Ã.
+# A closing quotation mark that no letter follows may be a real one („Ä“), but not after Â, Ã and â.
 _CLOSING = "\u201c\u201d\u2019\u00bb\u203a\u2026"
 _COMMON_LEADS = "\u00c2\u00c3\u00e2"
 _DAMAGED = r"[[\p{Cc}--[\t\r\n]]\p{Co}\p{Cs}\p{Noncharacter_Code_Point}\uFFFD]"
@@ -49,15 +49,15 @@ _NOT_WORDS = re.compile(r"[\W_]+")
 def script_share(texts: Sequence[str], language: str) -> np.ndarray:
     """Returns the share of the letters of every text that are in the script of its language.
 
-    The scripts are those of CLDR's likely subtags (``zh`` -> Han, ``ja`` -> Han, Hiragana and Katakana; a script in the
-    tag such as ``sr-Latn`` counts). Letters of no script of their own (U+00AA) count as neither.
+    The scripts are those of CLDR's likely subtags (``zh`` -> Han, ``ja`` -> Han, Hiragana and Katakana). A script in
+    the tag, as in ``sr-Latn``, takes precedence. Letters without a script of their own (U+00B5) are not counted.
 
     Args:
       texts: Any strings.
-      language: A tag; nothing is known of an empty or unknown one.
+      language: A language tag; an empty or unknown one has no known scripts.
 
     Returns:
-      float64 [texts] in [0, 1]; 1 where a text has no letters or nothing is known of the language.
+      float64 [texts] in [0, 1]; 1 if a text has no letters or the scripts of the language are unknown.
     """
     scripts = scripts_of(language)
     if not scripts:
@@ -68,7 +68,7 @@ def script_share(texts: Sequence[str], language: str) -> np.ndarray:
 
 @functools.cache
 def scripts_of(language: str) -> tuple[str, ...]:
-    """Returns the scripts (ISO 15924) that a language is written in, by CLDR; none where it is unknown."""
+    """Returns the scripts (ISO 15924) in which a language is written, by CLDR; none if it is unknown."""
     from babel.core import get_global
 
     parts = language.replace("-", "_").split("_")
@@ -82,9 +82,9 @@ def scripts_of(language: str) -> tuple[str, ...]:
 
 
 def has_encoding_trouble(texts: Sequence[str]) -> np.ndarray:
-    """Says which texts were damaged on their way here: bool [texts].
+    """Returns which texts show damage by a wrong encoding or the like: bool [texts].
 
-    Signs of it are control characters other than TAB, CR and LF, the replacement character U+FFFD, private-use
+    Signs of damage are control characters other than TAB, CR and LF, the replacement character U+FFFD, private-use
     characters, noncharacters and lone surrogates, and UTF-8 that was read as Latin-1 or Windows-1252 (``Ã¤`` for
     ``ä``).
     """
@@ -94,7 +94,7 @@ def has_encoding_trouble(texts: Sequence[str]) -> np.ndarray:
     ends: np.ndarray | None = None
     for match in _MISREAD.finditer(joined):
         follows = joined[match.end() : match.end() + 1]
-        # Decoded as Windows-1252 or Latin-1, it was these bytes.
+        # The bytes that were decoded as Windows-1252 or Latin-1.
         raw = b"".join(each.encode("latin-1" if ord(each) < 0x100 else "cp1252") for each in match.group())
         if _USUAL.fullmatch(raw.decode("utf-8", "ignore")) and (
             match.group()[0] in _COMMON_LEADS or match.group()[1] not in _CLOSING or follows.isalpha()
@@ -106,24 +106,25 @@ def has_encoding_trouble(texts: Sequence[str]) -> np.ndarray:
 
 
 def numbers(text: str) -> list[str]:
-    """Returns the numbers of a text that are written in digits, sorted; separators within a number do not count."""
+    """Returns the numbers in a text that are written in digits, sorted; separators within a number are ignored."""
     return sorted(str(int(_NOT_DIGITS.sub("", found)[:4000])) for found in _NUMBER.findall(text))
 
 
 def normalized(text: str) -> str:
-    """Returns a text without what may differ in another edition of it: letter case, punctuation, whitespace.
+    """Returns a text without details that differ between editions: letter case, punctuation, whitespace.
 
-    NFKC, case-folded, letters and digits only; the text without whitespace at its ends where it has none of these.
+    The result is NFKC, case-folded, with only letters and digits. A text that has none of these is returned without
+    whitespace at its ends.
     """
     return _NOT_WORDS.sub("", unicodedata.normalize("NFKC", text).casefold()) or text.strip()
 
 
 def reads_like_the_other(source: tuple[Sequence[str], str], target: tuple[Sequence[str], str]) -> np.ndarray:
-    """Says of which pairs a side, texts and tag, reads more like the language of the other side: bool [pairs].
+    """Returns which pairs have a side that reads more like the other side's language: bool [pairs].
 
-    An identifier of languages (py3langid) that may answer these two only reads every side; a side that is certainly
-    the other language makes the pair unfit. Texts of fewer than 20 characters are too short to say. Languages of the
-    same code, and those that it does not know, are never told apart.
+    Each side is given as texts and language tag. A language identifier (py3langid), restricted to the two languages,
+    reads every text. A pair is unfit if a side is with certainty in the other side's language. Texts of fewer than 20
+    characters are too short to judge. Languages with the same code, or unknown to py3langid, are never told apart.
 
     Raises:
       UserError: py3langid is not installed.
@@ -141,7 +142,7 @@ def reads_like_the_other(source: tuple[Sequence[str], str], target: tuple[Sequen
 
 
 def require_language_identifier(languages: Sequence[str]) -> None:
-    """Raises a UserError where py3langid is not installed, or the languages of the problem are not known."""
+    """Raises a UserError if py3langid is not installed or the languages of the problem are not known."""
     require_package("py3langid", "language", "language=true in --cleaning", "Or leave it out.")
     if not all(languages):
         raise UserError(
@@ -151,7 +152,7 @@ def require_language_identifier(languages: Sequence[str]) -> None:
 
 @functools.cache
 def _identifier(source: str, target: str) -> Any:
-    """Returns the identifier of two languages, or None where it cannot tell them apart."""
+    """Returns the identifier of two languages, or None if it cannot tell them apart."""
     require_language_identifier((source, target))
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
@@ -166,7 +167,7 @@ def _identifier(source: str, target: str) -> Any:
 
 
 def _lengths(texts: Sequence[str]) -> np.ndarray:
-    """Returns the number of characters of every text and the line feed that separates it from the next."""
+    """Returns the number of characters of every text, including the line feed that separates it from the next."""
     return np.fromiter(map(len, texts), np.int64, len(texts)) + 1
 
 
@@ -182,10 +183,10 @@ def _counted(texts: Sequence[str], tables: Sequence[np.ndarray]) -> list[np.ndar
 
 @functools.cache
 def _in_scripts(scripts: tuple[str, ...]) -> np.ndarray:
-    """Returns which code points are letters of some scripts, or of any script where none is given: bool [code points].
+    """Returns which code points are letters of some scripts, or of any script if none is given: bool [code points].
 
     Raises:
-      UserError: A script that Unicode does not have.
+      UserError: Unicode does not have such a script.
     """
     import regex  # knows the Script property, unlike re
 
@@ -198,7 +199,7 @@ def _in_scripts(scripts: tuple[str, ...]) -> np.ndarray:
 
 @functools.cache
 def _script_numbers(scripts: tuple[str, ...]) -> np.ndarray:
-    """Returns the number of every code point's script from 1, one more for other letters, 0 for no letters."""
+    """Returns the number of each code point's script, from 1; one more for other letters, 0 for other characters."""
     numbers = _in_scripts(()).astype(np.uint8) * (len(scripts) + 1)
     for number, script in enumerate(scripts, 1):
         numbers[_in_scripts((script,))] = number
@@ -207,7 +208,7 @@ def _script_numbers(scripts: tuple[str, ...]) -> np.ndarray:
 
 @functools.cache
 def _table(pattern: str) -> np.ndarray:
-    """Returns which code points match: bool [code points]."""
+    """Returns which code points match a pattern: bool [code points]."""
     import regex
 
     table = np.zeros(_CODE_POINTS, bool)
@@ -217,7 +218,7 @@ def _table(pattern: str) -> np.ndarray:
 
 
 def letters_by_script(texts: Sequence[str], scripts: Sequence[str], other: str) -> dict[str, int]:
-    """Returns script (ISO 15924), or ``other`` for the rest -> number of letters, where texts have any."""
+    """Returns script (ISO 15924), or ``other`` for the rest -> number of letters, if there are any."""
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     counts = np.bincount(_script_numbers(tuple(scripts))[codes], minlength=len(scripts) + 2).tolist()
     return {name: count for name, count in zip([*scripts, other], counts[1:], strict=True) if count}

@@ -1,4 +1,4 @@
-"""Gets the text encoders of a problem: learned from a sample of the train split, or reused."""
+"""Makes the text encoders of a problem, trained on a sample of the train split, or loads given ones."""
 
 import collections
 import dataclasses
@@ -26,7 +26,7 @@ from t2t_ext.problem import Sample
 
 _SIDES = (SOURCE, TARGET)
 Counts = Mapping[str, int]
-# Texts that a worker prepares at a time.
+# Number of texts that a worker prepares at a time.
 _PREPARED_AT_ONCE = 10_000
 
 
@@ -56,16 +56,16 @@ class Vocabulary:
 
 
 def reused_vocabulary(subword_model: str, vocab_from: str, was_reversed: bool) -> Vocabulary | None:
-    """Returns the vocabulary that the user wants to reuse, or None where one is to be trained.
+    """Returns the vocabulary that the user wants to reuse, or None if one is to be trained.
 
     Args:
-      subword_model: A ``.model`` file for both sides, SentencePiece's or one that t2t_ext-datagen wrote, or two, comma
-        separated (source, target); or empty.
-      vocab_from: A run directory whose models are taken; or empty.
+      subword_model: A ``.model`` file for both sides (from SentencePiece or t2t_ext-datagen) or two files, separated by
+        a comma (source, target); or empty.
+      vocab_from: A run directory whose models are used; or empty.
       was_reversed: Whether source and target are those of ``NAME_rev``; the result is in the base problem's direction.
 
     Raises:
-      UserError: Both are given, or what is given is not there or not usable.
+      UserError: Both are given, or a file is missing or unusable.
     """
     if not subword_model and not vocab_from:
         return None
@@ -88,10 +88,10 @@ def reused_vocabulary(subword_model: str, vocab_from: str, was_reversed: bool) -
 
 
 def tags_in_pieces(encoder: SubwordEncoder, tags: Sequence[str]) -> list[str]:
-    """Returns which tags are no subword of their own in a source vocabulary that was not trained with them.
+    """Returns the tags that a source vocabulary, which was not trained with them, spells in several subwords.
 
     Raises:
-      UserError: Its steps change a tag, it cannot write one, or two would be the same to a model.
+      UserError: Text steps change a tag, the vocabulary cannot represent one, or two tags get the same ids.
     """
     prepared = encoder.prepare([f"{tag} a" for tag in tags])
     spelt = dict(zip(tags, map(tuple, encoder.encode_batch(tags)), strict=True))
@@ -120,26 +120,27 @@ def train_vocabulary(
     fit: Callable[[Sequence[str], Sequence[str], Sequence[str], Sequence[str]], np.ndarray] | None = None,
     keep_prepared: Callable[[Sequence[int], Mapping[str, Sequence[str]]], None] | None = None,
 ) -> Vocabulary:
-    """Learns the steps and trains subword models on a uniform sample of the given samples.
+    """Learns the text steps and trains subword models on a uniform sample of the given samples.
 
     Args:
-      samples: The train split, its texts as they were read; one with an attribute ``times`` occurs that often.
-      features: Its declaration; all text features are used.
-      vocab_size: Number of ids of each SentencePiece model. A small corpus may give less.
+      samples: The train split with its original texts; a sample with an attribute ``times`` occurs that often.
+      features: The declared features; all text features are used.
+      vocab_size: Number of ids of each SentencePiece model. A small corpus may give fewer.
       joint: Whether both sides share the ids.
-      sample_size: The most samples that are kept in memory and trained on.
-      seed: Of the choice.
-      workers: Where texts are prepared and separate models are trained at the same time.
+      sample_size: Maximum number of samples that are kept in memory and trained on.
+      seed: Seed for the choice of samples.
+      workers: Processes that prepare texts and train separate models in parallel.
       preparation: How text is prepared and segmented; None: no steps, SentencePiece.
-      fit: Says of sources, targets and both as they are prepared which pairs are trained on (bool [pairs]); None: all.
-      keep_prepared: Takes the chosen samples after the text steps: their numbers, and prepared texts by feature.
+      fit: Maps raw sources, raw targets, prepared sources and prepared targets to bool [pairs], the pairs that are
+        trained on; None: all.
+      keep_prepared: Receives the numbers of the chosen samples, and their prepared texts by feature.
 
     Raises:
       UserError: There is no text, or the size is too small.
     """
     preparation = preparation or TextPreparation()
     names = {name: feature for name, feature in features.items() if isinstance(feature, Text)}
-    # Every occurrence of a sample counts, those of one after the other.
+    # Every occurrence of a sample counts; the occurrences of one sample follow each other.
     numbered = ((number, tuple([sample[name] for name in names]), sample) for number, sample in enumerate(samples))
     occurrences = (row[:2] for row in numbered for _ in range(getattr(row[2], "times", 1)))
     read, chosen = uniform_sample(occurrences, sample_size, seed)
@@ -152,7 +153,7 @@ def train_vocabulary(
         steps[side], texts[side] = _learn_steps(preparation, side, texts[side], workers)
     count = len(chosen)
     if keep_prepared:
-        # A side whose only text is one feature has a prepared text a sample.
+        # A side whose only text is a single feature has exactly one prepared text per sample.
         columns = {name: texts[each.side] for name, each in names.items() if steps[each.side]}
         columns = {name: column for name, column in columns.items() if len(column) == count}
         keep_prepared([number for number, _ in chosen], columns)
@@ -181,14 +182,14 @@ def train_vocabulary(
 
 
 def uniform_sample(items: Iterable[Any], size: int, seed: int) -> tuple[int, list[Any]]:
-    """Chooses items of a stream, every one with the same probability, in bounded memory.
+    """Chooses items of a stream, all with the same probability, in bounded memory.
 
-    Reservoir sampling that draws a random number only when an item is taken: algorithm L of
+    Reservoir sampling that draws random numbers only when an item is taken: algorithm L of
     Li 1994, "Reservoir-sampling algorithms of time complexity O(n(1+log(N/n)))".
 
     Returns:
-      How many items there were, and ``size`` chosen ones, or fewer if there are fewer (in no particular order, the
-      same for the same seed).
+      The number of items in the stream, and ``size`` chosen items, or fewer if there are fewer (in no particular
+      order, but the same for the same seed).
     """
     generator = np.random.default_rng([seed, 0])
     chosen: list[Any] = []
@@ -211,7 +212,7 @@ def uniform_sample(items: Iterable[Any], size: int, seed: int) -> tuple[int, lis
 
 
 def with_progress(samples: Iterable[Any], advance: Any, every: int = 8192) -> Iterator[Any]:
-    """Passes samples on and reports their number now and then."""
+    """Passes samples on and reports their number to ``advance`` every ``every`` samples and at the end."""
     count = 0
     for count, sample in enumerate(samples, 1):
         if count % every == 0:
@@ -223,9 +224,9 @@ def with_progress(samples: Iterable[Any], advance: Any, every: int = 8192) -> It
 def _learn_steps(
     preparation: TextPreparation, side: str, texts: list[str], workers: Workers
 ) -> tuple[TextSteps, list[str]]:
-    """Returns a side's chain with what it has learned, and the texts that it has prepared."""
+    """Returns a side's text steps with what they have learned, and the texts after these steps."""
     names, language = getattr(preparation, f"{side}_steps"), getattr(preparation, f"{side}_language")
-    if not texts:  # the other side's features are no text
+    if not texts:  # this side's features are not text, so its steps cannot learn
         names = tuple(name for name in names if name not in TextSteps(names, language).unlearned)
     tags = preparation.tags if names or preparation.subwords == SUBWORD_NMT else ()
     steps, since = TextSteps(names, language, tags=tags), ""
@@ -245,9 +246,9 @@ def _prepared(steps: TextSteps, texts: list[str], since: str, workers: Workers) 
 def _subword_nmt_models(
     texts: Mapping[str, list[str]], preparation: TextPreparation, joint: bool, sampled: bool, workers: Workers
 ) -> dict[str, SubwordNmtModel]:
-    """Returns the model of each side, of prepared texts.
+    """Returns the subword-nmt model of each side, made from prepared texts.
 
-    Where there is more training text than these texts (``sampled``), all subwords that the codes can give get ids,
+    If these texts are only a sample of the training text (``sampled``), all subwords that the codes can give get ids,
     whether they occur here or not.
 
     Raises:
@@ -279,7 +280,7 @@ def _subword_nmt_models(
         if sampled and not files:
             seen[side].update(dict.fromkeys(_possible(codes[side], together if joint else words[side]), 0))
         for tag in tags:
-            seen[side].pop(tag, None)  # in a vocabulary that was given
+            seen[side].pop(tag, None)  # they may be in a given vocabulary
     if joint:
         seen[SOURCE].update(seen[TARGET])
         seen[TARGET] = seen[SOURCE]
@@ -292,7 +293,7 @@ def _subword_nmt_models(
 
 
 def _possible(codes: str, words: Iterable[str]) -> Iterator[str]:
-    """Yields the characters of words and the symbols of codes, inside words and at their end."""
+    """Yields the subwords that codes can give: single characters and merged symbols, inside words and at their end."""
     for character in set(itertools.chain.from_iterable(words)):
         yield from (character, character + SEPARATOR)
     for line in codes.rstrip("\n").split("\n"):

@@ -1,6 +1,6 @@
-"""Runs a function over a stream of tasks, on all cores or with Apache Beam, results in order, memory bounded.
+"""Runs a function on a stream of tasks, on all cores or with Apache Beam, in order and in bounded memory.
 
-Processes are spawned, never forked: the calling process may hold TensorFlow's threads.
+Processes are spawned, never forked, because the calling process may have TensorFlow's threads.
 """
 
 import collections
@@ -27,20 +27,20 @@ from t2t_ext.errors import UserError, require_package
 # Enough that no process waits for its next task, few enough that tasks do not pile up in memory.
 TASKS_IN_FLIGHT_PER_PROCESS = 3
 _DEFAULT_RUNNER = "DirectRunner"
-_KEY_BYTES = 32  # of SHA-256, and of its key
+_KEY_BYTES = 32  # size of HMAC-SHA-256 codes and of their key
 
 
 class Workers:
-    """A pool of processes that is started at the first need and ends with the ``with`` block.
+    """A pool of processes that starts when it is first needed and ends with the ``with`` block.
 
-    A single process means no pool at all: tasks then run in the caller.
+    With a single process there is no pool: tasks run in the calling process.
     """
 
     def __init__(self, num_processes: int) -> None:
         """Makes a pool; starts nothing yet.
 
         Args:
-          num_processes: The most processes; 0 for one per core.
+          num_processes: Maximum number of processes; 0 for one per core.
         """
         self.num_processes = num_processes or usable_cores()
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
@@ -53,11 +53,11 @@ class Workers:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-        """Yields ``function(task)`` for every task, in order, while later tasks are being worked on.
+        """Yields ``function(task)`` for every task, in order, while later tasks are being processed.
 
         Args:
-          function: A function of a module, or a partial of one, which can be pickled.
-          tasks: Picklable arguments, taken from the iterable only as they are needed.
+          function: A module-level function, or a partial of one, which can be pickled.
+          tasks: Picklable arguments, taken from the iterable only when they are needed.
 
         Raises:
           Exception: Whatever the function or the iterable raises.
@@ -91,7 +91,7 @@ class Workers:
 
 
 def _start_process() -> None:
-    """Prepares a worker: Ctrl-C is the parent's to handle, and no worker outlives a parent that was killed."""
+    """Prepares a worker process: its parent handles Ctrl-C, and it ends when its parent is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
@@ -107,19 +107,19 @@ def _start_process() -> None:
 class BeamWorkers(Workers):
     """Runs each ``map`` as an Apache Beam pipeline, on one machine or many.
 
-    Tasks are written to a directory that all machines share, a pipeline of their numbers runs them, and what they
-    return is read from there, in order. So a runner moves and keeps only numbers, and the same files are written as by
-    ``Workers``, whatever the machines are and however often a runner repeats a task. Nothing that others put into that
-    directory is unpickled: every file is authenticated with a key that goes through Beam alone.
+    Tasks are written to a directory that all machines share. A pipeline of task numbers runs them, and their results
+    are read from there, in order. So a runner moves and keeps only numbers. The output is the same as with
+    ``Workers``, whatever the machines are and however often a runner repeats a task. Files that others put into the
+    directory are never unpickled: every file is authenticated with a key that is passed only through Beam.
     """
 
     def __init__(self, options: str, directory: pathlib.Path) -> None:
-        """Checks that Beam is there and understands its options; runs nothing yet.
+        """Checks that Beam is installed and accepts the options; runs nothing yet.
 
         Args:
-          options: Flags of Beam's, such as ``"--runner=FlinkRunner --flink_master=HOST:8081"``; without ``--runner``,
+          options: Flags for Beam, such as ``"--runner=FlinkRunner --flink_master=HOST:8081"``; without ``--runner``,
             the DirectRunner runs everything on this machine.
-          directory: Where tasks and results are put; all machines must see it under this path.
+          directory: The directory for tasks and results; all machines must see it under this path.
 
         Raises:
           UserError: Apache Beam is not installed, or its options are wrong.
@@ -134,7 +134,7 @@ class BeamWorkers(Workers):
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-        """Yields ``function(task)`` for every task, in order, after all have been done; a task may be done again.
+        """Yields ``function(task)`` for every task, in order, after all have run; a task may run more than once.
 
         Raises:
           Exception: What the function raised for the first task that failed.
@@ -173,13 +173,13 @@ class BeamWorkers(Workers):
 
 
 def run_task(number: int, stage: str, key: bytes) -> None:
-    """Does a task that lies in a directory and puts what it returns, or raises, beside it; ``key`` authenticates both.
+    """Runs a task from a directory and stores its result or exception there; ``key`` authenticates both files.
 
     Raises:
-      UserError: Somebody else has written the task.
+      UserError: The task file was not written with this key.
     """
     result = pathlib.Path(stage, "results", str(number))
-    if result.exists():  # the runner does it again
+    if result.exists():  # the runner repeats the task
         return
     task_file = pathlib.Path(stage, "tasks", str(number))
     function, task = _get(task_file, key)
@@ -207,15 +207,15 @@ def _get(path: pathlib.Path, key: bytes) -> Any:
 
 
 def _code(path: pathlib.Path, data: bytes, key: bytes) -> bytes:
-    """Returns what authenticates the contents of a file of a stage under its name: HMAC-SHA-256."""
+    """Returns the HMAC-SHA-256 that authenticates a file's contents together with its name within a stage."""
     return hmac.digest(key, "/".join(path.parts[-3:]).encode() + b"\0" + data, "sha256")
 
 
 def _checked_flags(options: str) -> list[str]:
-    """Returns Beam's flags.
+    """Returns Beam's flags after checking them.
 
     Raises:
-      UserError: They are no flags, or ones that Beam or its runner does not take.
+      UserError: The text is not a list of flags, or Beam or its runner does not accept them.
     """
     from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
     from apache_beam.runners import create_runner

@@ -1,9 +1,10 @@
-"""The directory in which a set of data files is made before all get their final names together.
+"""Provides the directory in which data files are made before all of them get their final names together.
 
-Everything is written into a hidden directory inside the data directory. When it is complete,
-the files are renamed into the data directory, the manifest last, so that a reader who finds a
+Everything is written into a hidden directory inside the data directory. When the set is complete,
+its files are moved into the data directory, the manifest last, so that a reader who finds a
 manifest finds the whole set. A killed process leaves the hidden directory and perhaps files
-without a manifest; the next one removes both. A lock lets one process at a time work on a problem's data.
+without a manifest; the next process removes both. A lock lets only one process at a time work on
+a problem's data.
 """
 
 import contextlib
@@ -19,12 +20,14 @@ from t2t_ext.io import files, locks
 
 @contextlib.contextmanager
 def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str], None]) -> Iterator[pathlib.Path]:
-    """Gives an empty directory to work in, alone; removes it at the end, and folders made for it that stay empty.
+    """Locks a problem's data and yields an empty working directory, which is removed at the end.
+
+    Folders that were created for it are removed, too, if they stay empty.
 
     Args:
-      data_dir: Where the files will go; created where it is missing.
+      data_dir: The final directory of the files; created if it is missing.
       base_name: The problem's name.
-      say: Tells the user that another process is waited for, or what was cleaned up.
+      say: Tells the user that this process waits for another one, or what was cleaned up.
 
     Yields:
       The directory, on the same file system as ``data_dir``.
@@ -45,7 +48,7 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
 
 
 def remove_abandoned(data_dir: pathlib.Path, base_name: str) -> None:
-    """Removes what a killed process left, unless a process is at work there now."""
+    """Removes what a killed process left, unless another process is working there now."""
     path = _workspace_path(data_dir, base_name)
     if path.exists() or _lock_path(data_dir, base_name).exists():
         with contextlib.suppress(UserError), _locked(data_dir, base_name):
@@ -53,9 +56,9 @@ def remove_abandoned(data_dir: pathlib.Path, base_name: str) -> None:
 
 
 def publish(workspace: pathlib.Path, data_dir: pathlib.Path, base_name: str) -> None:
-    """Moves finished files to their final names; the manifest goes first when it is replaced and comes last.
+    """Moves finished files to their final names; an old manifest is removed first, the new one is moved last.
 
-    Data files of this problem that are there already are removed.
+    Existing data files of this problem are removed.
     """
     manifest = manifest_path(data_dir, base_name)
     replaced = [path for path in data_dir.iterdir() if is_data_file(path.name, base_name)]
