@@ -69,7 +69,7 @@ class EpochPlan:
     rows: np.ndarray
 
     def filled(self, multiple: int) -> Self:
-        """Returns the plan with the rows that are computed: empty rows fill each part up to a multiple."""
+        """Returns the plan with the rows that are computed: empty rows fill up each part to a multiple of a number."""
         return dataclasses.replace(self, rows=(-(-self.rows // multiple) * multiple).astype(np.int32))
 
 
@@ -184,7 +184,7 @@ class BatchPlanner:
         """Tokens of the largest useful global batch, counted as ``batch_tokens`` says.
 
         With dynamic shapes, this batch holds all examples. With static shapes, examples of different buckets never
-        share a batch. So it holds the bucket with the most positions; a larger batch would only have more empty rows.
+        share a batch, so it holds the bucket with the most positions; a larger batch would only have more empty rows.
         """
         if not self._static:
             return self.total_tokens
@@ -228,7 +228,7 @@ class BatchPlanner:
           The plan. It is the same on any machine for the same lengths, hparams, seed and epoch.
         """
         order = _shuffled_inside(self._blocks.block_starts, self._random(epoch, _SHUFFLE_EXAMPLES, self.num_examples))
-        # A batch takes one part from each range of lengths. Ranges that have one part fewer get an empty one.
+        # A batch takes one part from each range of lengths. Ranges with one part fewer get an empty part.
         count, total = self.batches_per_epoch, self.batches_per_epoch * self._groups
         ranges = [np.pad(part, (0, count - len(part)), constant_values=-1) for part in self._ranges]
         random = self._random(epoch, _SHUFFLE_BATCHES, total)
@@ -407,7 +407,7 @@ def rows_that_fit(budget: int, tokens: int) -> int:
 
 
 def row_multiple(rows: int) -> int:
-    """Returns the number to whose multiple ``rows_that_fit`` rounds ``rows`` down."""
+    """Returns the number of rows, 8, 4, 2 or 1, to whose multiple a batch of ``rows`` rows is rounded."""
     return 8 if rows >= 64 else 4 if rows >= 4 else 2 if rows >= 2 else 1
 
 

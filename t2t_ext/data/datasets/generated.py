@@ -171,7 +171,7 @@ class GeneratedData:
         return source, [self._lines(name) for name in texts[targets]]
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the manifest, which identifies the data, since the manifest has that of every file.
+        """Returns the SHA-256 of the manifest, which identifies the data: the manifest has the SHA-256 of every file.
 
         For ``NAME_synchronous`` it is the SHA-256 of the sidecar's manifest, which contains the digest of NAME's data.
         """

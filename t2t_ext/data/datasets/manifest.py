@@ -168,7 +168,7 @@ class VocabSummary(TypedDict):
 
 
 class AugmentationSummary(TypedDict):
-    """The method that made augmented data and the problem they are meant for; further entries are for people."""
+    """The method that made augmented data and the problem whose direction they have; other entries are for people."""
 
     method: str
     problem: str
@@ -272,11 +272,11 @@ def describe_file(path: str | os.PathLike) -> FileEntry:
     return {"bytes": os.path.getsize(path), "sha256": files.sha256_of_file(path)}
 
 
-# Share of dropped samples from which on there is a warning.
+# There is a warning if at least this share of the samples was dropped.
 LOUD_SHARE = 0.1
-# Share of unknown tokens from which on there is a warning.
+# There is a warning if at least this share of the tokens is unknown.
 LOUD_UNKNOWN_SHARE = 0.005
-# Share of pairs with the same text on both sides above which there is a warning.
+# There is a warning if more than this share of the pairs has the same text on both sides.
 LOUD_IDENTICAL_SHARE = 0.5
 REASONS = {
     "empty": "an empty side",

@@ -102,7 +102,7 @@ class TrainPipeline:
 
     @property
     def row_multiple(self) -> int:
-        """Number of which the rows of every part of a global batch are a multiple: replicas times slices."""
+        """The number of rows in every part of a global batch is a multiple of this: replicas times slices."""
         return self._num_replicas * self._slices
 
     @property

@@ -53,7 +53,10 @@ def filter_rows(diagnosis: Diagnosis) -> list[FilterRow]:
 
 
 def quantiles(counts: np.ndarray, shares: Sequence[float] = (0.5, 0.95, 0.99)) -> list[int]:
-    """Returns lengths that these shares of texts do not exceed; ``counts`` int64 [lengths] has the texts per length."""
+    """Returns for each share the length that this share of the texts does not exceed.
+
+    ``counts`` int64 [lengths] is the number of texts of each length.
+    """
     total = int(counts.sum())
     return [int(np.searchsorted(np.cumsum(counts), share * total)) if total else 0 for share in shares]
 

@@ -68,7 +68,7 @@ def generate(
     Args:
       problem: The problem, or its registered name; ``NAME_rev`` shares the data of ``NAME``.
       data_dir: The directory for the files.
-      tmp_dir: The directory where raw files are searched and to which they are downloaded.
+      tmp_dir: The directory in which raw files are looked up and to which they are downloaded.
       progress: Whether to show progress on standard error.
       say: Prints a line for the user.
       **settings: Fields of ``GenerationConfig`` (``vocab_size``, ``joint_vocab``, ``seed``, ``num_processes``, ...).

@@ -1,8 +1,8 @@
 """Reads, decodes and checks the samples of a split once, and keeps them for later passes.
 
 The first pass writes them to scratch files of ``SAMPLES_PER_CHUNK`` samples, and later passes read these instead of the
-raw files. The processes that encode the train split open its scratch files themselves. The prepared texts that the
-subword model was trained on are kept beside them, since steps such as Moses's tokenizer cost more than everything else.
+raw files. The processes that encode the train split open its scratch files themselves. The prepared texts of the
+subword model's training sample are kept beside them, since steps such as Moses's tokenizer cost more than all the rest.
 """
 
 import itertools

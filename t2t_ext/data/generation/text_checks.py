@@ -15,7 +15,7 @@ from t2t_ext.config.languages import base_language
 from t2t_ext.errors import UserError, require_package
 
 _CODE_POINTS = 0x110000
-# Fewest characters of a text whose language is judged, and the probability from which on the language is certain.
+# A text's language is judged only with at least this many characters, and is certain with at least this probability.
 _LEAST_CHARACTERS = 20
 _CERTAIN = 0.95
 # CLDR's combined scripts (ISO 15924) -> their parts.

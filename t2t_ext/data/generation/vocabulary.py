@@ -188,7 +188,7 @@ def uniform_sample(items: Iterable[Any], size: int, seed: int) -> tuple[int, lis
     Li 1994, "Reservoir-sampling algorithms of time complexity O(n(1+log(N/n)))".
 
     Returns:
-      The number of items in the stream, and ``size`` chosen items, or fewer if there are fewer (in no particular
+      The number of items in the stream, and ``size`` chosen items, or all if there are fewer (in no particular
       order, but the same for the same seed).
     """
     generator = np.random.default_rng([seed, 0])
