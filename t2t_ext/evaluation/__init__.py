@@ -1,1 +1,1 @@
-"""How good translations are: scores with signatures and confidence, the protocols of papers, comparisons of systems."""
+"""Evaluation of translations: scores with signatures and confidence, papers' scoring protocols, system comparisons."""

@@ -1,12 +1,13 @@
-"""CIDEr and ROUGE-L as the COCO caption toolkit counts them, by pycocoevalcap, as sacrebleu metrics.
+"""CIDEr and ROUGE-L as the COCO caption toolkit computes them, by pycocoevalcap, as sacrebleu metrics.
 
 * CIDEr (the toolkit's CIDEr-D): Vedantam et al. 2015, https://arxiv.org/abs/1411.5726; n-grams up to 4, sigma 6,
-  document frequencies of the references that are given.
-* ROUGE-L: Lin 2004 with beta 1.2, precision and recall each the best over the references.
+  document frequencies from the given references.
+* ROUGE-L: Lin 2004 with beta 1.2; precision and recall are each the best over the references.
 
-The toolkit splits text into words by a Java program; here a word is a run of letters and digits, inner apostrophes and
-hyphens included, in lower case, which is the same for captions that are tokenized already. METEOR and SPICE are Java
-programs throughout and not here. Both packages are imported here: import this module inside functions only.
+The toolkit splits text into words with a Java program. Here a word is a lower-cased run of letters and digits, inner
+apostrophes and hyphens included; for captions that are already tokenized the result is the same. METEOR and SPICE are
+pure Java programs and are not available here. This module imports sacrebleu and pycocoevalcap: import it only inside
+functions.
 """
 
 import re
@@ -25,10 +26,10 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 class Cider(MeanOfSegments):
     """CIDEr-D of a corpus."""
 
-    whole_corpus = True  # the weight of an n-gram depends on how many segments have it
+    whole_corpus = True  # an n-gram's weight depends on the number of segments that have it
 
     def __init__(self, references: Sequence[Sequence[str]]) -> None:
-        """Makes the metric for one list of references per set."""
+        """Creates the metric; ``references`` is one list per set."""
         super().__init__(CIDER, references, signature={"tok": "words-lc", "n": "4", "sigma": "6"})
 
     def reference_info(self, references: Sequence[str]) -> list[str]:
@@ -46,10 +47,10 @@ class Cider(MeanOfSegments):
 
 
 class CocoRouge(MeanOfSegments):
-    """ROUGE-L of a corpus as the toolkit counts it."""
+    """ROUGE-L of a corpus as the toolkit computes it."""
 
     def __init__(self, references: Sequence[Sequence[str]]) -> None:
-        """Makes the metric for one list of references per set."""
+        """Creates the metric; ``references`` is one list per set."""
         self._rouge = Rouge()
         super().__init__(ROUGE, references, signature={"tok": "words-lc", "beta": "1.2"})
 
@@ -63,7 +64,7 @@ class CocoRouge(MeanOfSegments):
 
 
 def metrics(references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Returns both metrics by their labels."""
+    """Returns both metrics by label."""
     return {CIDER: Cider(references), ROUGE: CocoRouge(references)}
 
 

@@ -1,13 +1,13 @@
-"""The metrics that sacrebleu does not have, as sacrebleu metrics, so that its resampling and paired tests know them.
+"""Metrics that sacrebleu lacks, written as sacrebleu metrics so that its resampling and paired tests can use them.
 
-* ``MultiBleu``: BLEU as Moses' multi-bleu.perl counts it, also with compounds split as in tensor2tensor's
+* ``MultiBleu``: BLEU as Moses' multi-bleu.perl computes it, optionally with compounds split as in tensor2tensor's
   get_ende_bleu.sh.
-* ``T2TBleu``: BLEU as tensor2tensor's t2t-bleu counts it.
+* ``MtevalBleu``: BLEU as mteval-v13a computes it.
+* ``T2TBleu``: BLEU as tensor2tensor's t2t-bleu computes it.
 * ``Nist``: Doddington (2002), "Automatic Evaluation of Machine Translation Quality Using N-gram Co-occurrence
-  Statistics", as mteval-v13a counts it.
+  Statistics", as mteval-v13a computes it.
 
-sacrebleu is imported here: import this module inside functions only, for commands to start fast. It imports no
-TensorFlow.
+This module imports sacrebleu, but not TensorFlow. Import it only inside functions, so that commands start fast.
 """
 
 import math
@@ -25,11 +25,11 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from t2t_ext.version import __version__
 
 COMPOUND_MARK = "##AT##-##AT##"
-NIST_ORDER = 5  # the score that is called NIST; longer n-grams are counted for the table by order
-ASCII_CASE = "lc-ascii"  # in signatures: A to Z are lower-cased and nothing else
-MTEVAL_ORDERS = 9  # as many as mteval-v13a shows
+NIST_ORDER = 5  # highest order in the NIST score; longer n-grams are counted only for the table by order
+ASCII_CASE = "lc-ascii"  # in signatures: only A to Z are lower-cased
+MTEVAL_ORDERS = 9  # the number of orders that mteval-v13a shows
 
-# Perl compares bytes where a script does not ask for characters: its \s and lc know ASCII only.
+# Perl compares bytes unless a script requests characters: its \s and lc cover only ASCII.
 _COMPOUND = re.compile(rb"([^ \t\n\r\f\v])-([^ \t\n\r\f\v])")
 _ASCII_WHITESPACE = " \t\n\r\f\v"
 _OTHER_WHITESPACE = re.compile(r"[^\S \t\n\r\f\v]")
@@ -38,7 +38,7 @@ _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
 class OwnBleuSignature(BLEUSignature):
-    """sacrebleu's signature of BLEU plus the version of the package whose rules these are."""
+    """sacrebleu's signature of BLEU, extended by the version of t2t_ext, which defines the rules."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         """Fills in the fields from a metric's attributes."""
@@ -49,11 +49,11 @@ class OwnBleuSignature(BLEUSignature):
 
 
 class MultiBleu(BLEU):
-    """BLEU of tokenized text as multi-bleu.perl counts it.
+    """BLEU of tokenized text as multi-bleu.perl computes it.
 
-    Words are separated by ASCII whitespace; of several references the closest length counts (the shorter of two equally
-    close ones), nothing is smoothed: without a single matching 4-gram the score is 0. Lower-casing (``-lc``)
-    concerns A to Z only, since the script reads bytes.
+    Words are separated by ASCII whitespace. With several references, the closest length is used (the shorter one if two
+    are equally close). There is no smoothing: without any matching 4-gram the score is 0. Lower-casing (``-lc``)
+    affects only A to Z, since the script reads bytes.
     """
 
     _SIGNATURE_TYPE = OwnBleuSignature
@@ -65,10 +65,10 @@ class MultiBleu(BLEU):
         split_compounds: bool = False,
         references: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        """Makes the metric; hyphenated words are split on both sides if asked for, see ``split_compounds``."""
+        """Creates the metric; ``split_compounds`` splits hyphenated words in hypotheses and references."""
         self._split_compounds = split_compounds
         self.case_signature = ASCII_CASE
-        # Before references are counted: no token that is kept may hold whitespace that str.split() splits at.
+        # The attributes are set first, since this preprocesses and counts the references.
         super().__init__(lowercase=lowercase, force=True, tokenize="none", smooth_method="none", references=references)
         self.tokenizer_signature = "none+compounds" if split_compounds else "none"
 
@@ -77,19 +77,19 @@ class MultiBleu(BLEU):
             sent = split_compounds(sent)
         if self.lowercase:
             sent = ascii_lower(sent)
-        # U+00A0 and its kin belong to words there, but Python splits at them: each gets a character for private use.
+        # In Perl, U+00A0 and the like are part of words, but Python splits at them: use private-use characters instead.
         return _OTHER_WHITESPACE.sub(lambda found: chr(_PRIVATE + ord(found[0])), sent).strip(_ASCII_WHITESPACE)
 
 
 class MtevalBleu(BLEU):
     """BLEU of plain text as mteval-v13a computes it: sacrebleu's BLEU with tokenizer ``13a``, counted up to 9-grams.
 
-    The score is that of orders 1 to 4; the result's ``by_order`` and ``cumulative`` are the two tables that
-    mteval-v13a prints. Lower-casing concerns A to Z only.
+    The score uses orders 1 to 4. The result's ``by_order`` and ``cumulative`` are the two tables that mteval-v13a
+    prints. Lower-casing affects only A to Z.
     """
 
     def __init__(self, *, lowercase: bool = False, references: Sequence[Sequence[str]] | None = None) -> None:
-        """Makes the metric; ignoring case is the script's default, its ``-c`` keeps it."""
+        """Creates the metric; the script ignores case by default (``lowercase=True``) and respects it with ``-c``."""
         super().__init__(
             lowercase=lowercase, force=True, tokenize="13a", max_ngram_order=MTEVAL_ORDERS, references=references
         )
@@ -113,16 +113,15 @@ class MtevalBleu(BLEU):
 class T2TBleu(BLEU):
     """BLEU as tensor2tensor's t2t-bleu computes it from plain text.
 
-    Its tokenizer separates punctuation that does not stand between decimal digits, and all symbols; sacrebleu's
-    ``intl`` differs in digits that are not decimal (``½``). A count of 0 matches is halved again and again
-    (1/2, 1/4, ... of a match), and orders without any n-gram are left out of the mean of logarithms, where other
-    tools say 0.
+    Its tokenizer separates punctuation that is not between decimal digits, and all symbols. sacrebleu's ``intl``
+    differs for digits that are not decimal (``½``). Orders with 0 matches count as 1/2, 1/4, ... of a match in turn.
+    Orders without any n-gram add nothing to the sum of logarithms, whereas other tools give 0.
     """
 
     _SIGNATURE_TYPE = OwnBleuSignature
 
     def __init__(self, *, lowercase: bool = False, references: Sequence[Sequence[str]] | None = None) -> None:
-        """Makes the metric; ignoring case is ``BLEU_uncased``. t2t-bleu itself takes one set of references."""
+        """Creates the metric; ``lowercase=True`` is ``BLEU_uncased``. t2t-bleu itself takes one set of references."""
         super().__init__(lowercase=lowercase, force=True, tokenize="none", smooth_method="exp", references=references)
         self.tokenizer_signature = "t2t"
 
@@ -151,22 +150,22 @@ class NistScore(Score):
 
     Attributes:
       by_order: Information per n-gram of the translation, in bits, for orders 1 to 9, times the penalty.
-      length_penalty: What too short a translation is multiplied by.
-      hypothesis_length: Number of tokens.
-      reference_length: Number of tokens, averaged over the references.
+      length_penalty: The factor for short translations, 0 to 1.
+      hypothesis_length: Number of tokens of the translation.
+      reference_length: Number of reference tokens, averaged over the references.
     """
 
     def __init__(
         self, by_order: list[float], length_penalty: float, hypothesis_length: float, reference_length: float
     ) -> None:
-        """Makes the score: the sum of the first five orders."""
+        """Creates the score: the sum of the first five orders."""
         super().__init__("NIST", sum(by_order[:NIST_ORDER]))
         self.by_order, self.length_penalty = by_order, length_penalty
         self.hypothesis_length, self.reference_length = hypothesis_length, reference_length
 
 
 class NistSignature(Signature):
-    """What a NIST score depends on besides the texts, in sacrebleu's style."""
+    """The settings that a NIST score depends on besides the texts, in sacrebleu's style."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         """Fills in the fields from a metric's attributes."""
@@ -185,15 +184,15 @@ class NistSignature(Signature):
 class Nist(Metric):
     """NIST (Doddington 2002, equation 3) as mteval-v13a computes it.
 
-    Information of an n-gram, in bits: log2 of how often its first n-1 words occur in all references together, over
-    how often it occurs itself; for single words the number of all words of all references stands above. A
-    translation's n-grams count as often as they occur in the reference that has most of them. The sums of the
-    information of matching n-grams, over the number of the translation's n-grams of that order, are added up for
-    orders 1 to 5. The penalty is exp(b log2(r)), r = min(1, length / mean length of the references), with b such
-    that it is 0.5 at r = 2/3.
+    The information of an n-gram in bits is log2(count of its first n-1 words / count of the n-gram), both counted in
+    all references together. For single words, the numerator is the number of all words of all references. A
+    translation's n-gram matches at most as often as it occurs in the reference that has it most often. For each order,
+    the information of matching n-grams is summed and divided by the number of the translation's n-grams; the results
+    for orders 1 to 5 are added up. The penalty is exp(b log(r)^2), r = min(1, length / mean reference length), with
+    b such that it is 0.5 at r = 2/3.
 
-    One detail is mteval's own: the word "0" is false in Perl, and so an n-gram of two words that begins with "0" is
-    taken for one without a beginning: all words stand above instead of the zeros. ``mteval_zero`` chooses it.
+    With ``mteval_zero``, one peculiarity of mteval is reproduced. The word "0" is false in Perl, so mteval treats a
+    bigram that begins with "0" as if it had no first word: the numerator is then the number of all words.
     """
 
     _SIGNATURE_TYPE = NistSignature
@@ -206,7 +205,7 @@ class Nist(Metric):
         mteval_zero: bool = True,
         references: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        """Makes the metric; ``mteval_zero``: pairs of words that begin with "0" are weighed as by mteval-v13a."""
+        """Creates the metric; ``mteval_zero`` weights bigrams that begin with "0" as mteval-v13a does."""
         super().__init__()
         self.lowercase = lowercase
         self.mteval_zero = mteval_zero
@@ -268,7 +267,7 @@ def _geometric_mean(values: Sequence[float]) -> float:
 
 
 def nist_length_penalty(hypothesis_length: float, reference_length: float) -> float:
-    """Returns NIST's penalty of short translations, 0.5 at two thirds of the references' length."""
+    """Returns NIST's penalty factor for short translations, which is 0.5 at two thirds of the references' length."""
     if hypothesis_length >= reference_length:
         return 1.0
     if hypothesis_length <= 0:
@@ -279,20 +278,20 @@ def nist_length_penalty(hypothesis_length: float, reference_length: float) -> fl
 def split_compounds(text: str) -> str:
     """Splits hyphenated words, ``a-b`` into ``a ##AT##-##AT## b``, as get_ende_bleu.sh does.
 
-    As there the pieces are found from left to right and bytes, not characters: of ``x-y-z`` only the first hyphen
-    is split, since ``y`` is used up.
+    As in that script, matches are found from left to right, in bytes rather than characters, and do not overlap: in
+    ``x-y-z`` only the first hyphen is split, since ``y`` belongs to the first match.
     """
     mark = rf"\1 {COMPOUND_MARK} \2".encode()
     return _COMPOUND.sub(mark, text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def ascii_lower(text: str) -> str:
-    """Lower-cases A to Z and leaves all other letters as they are."""
+    """Returns the text with A to Z lower-cased and all other letters unchanged."""
     return text.translate(_ASCII_LOWER)
 
 
 def t2t_tokenize(text: str) -> str:
-    """Tokenizes as tensor2tensor's t2t-bleu does; returns tokens separated by spaces."""
+    """Returns the tokens of a text, separated by spaces, as tensor2tensor's t2t-bleu tokenizes it."""
     text = _NONDIGIT_PUNCTUATION.sub(r"\1 \2 ", text)
     text = _PUNCTUATION_NONDIGIT.sub(r" \1 \2", text)
     return " ".join(_SYMBOL.sub(r" \1 ", text).split())

@@ -1,10 +1,10 @@
-"""How papers score, by name: what a protocol takes (plain text or tokens), how it tokenizes, and whether case counts.
+"""Scoring protocols of papers, by name: each defines its input (plain text or tokens), tokenization and case handling.
 
     for score in protocols.score("multi_bleu", hypotheses, [references], n_bootstrap=1000):
         print(score)
 
-Every protocol has its case-insensitive twin ``NAME_uc``. docs/scoring.md says which paper's figures follow which.
-Nothing heavy is imported before a score is computed.
+A protocol for which case counts has a case-insensitive variant ``NAME_uc``. docs/scoring.md lists the protocol behind
+each paper's figures. Nothing heavy is imported before a score is computed.
 """
 
 import dataclasses
@@ -20,25 +20,25 @@ References = Sequence[Sequence[str]]
 _Make = Callable[[str, References], dict[str, Any]]
 UNCASED = "_uc"
 DEFAULT = "sacrebleu"
-_JUDGED = 10  # so many lines that end in a full stop tell whether a text is tokenized
+_JUDGED = 10  # number of lines ending in a full stop that it takes to judge whether a text is tokenized
 
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """A way to score.
+    """A scoring protocol.
 
     Attributes:
-      name: The name that flags and ``Problem.scoring`` take.
-      summary: What it is, in one line.
-      tokenized: Whether it scores tokenized text, words separated by spaces, as the model's text preparation makes it;
-        otherwise plain text as people read it.
-      lowercase: Whether case is ignored; None where both are reported, or there is no choice.
+      name: The name that flags and ``Problem.scoring`` use.
+      summary: A description in one line.
+      tokenized: Whether it scores tokenized text, with words separated by spaces, as the model's text preparation
+        produces it; otherwise it scores plain text as people read it.
+      lowercase: Whether case is ignored; None if both variants are reported, or there is no choice.
       labels: The labels of its metrics, the main one first.
-      any_text: Whether it may score tokenized and plain text; the form that ``tokenized`` says is taken where both are
-        at hand.
-      empty_counts: Whether an empty text is a reference beside others, as for the Perl scripts; else it only fills up
-        its set.
-      needs: The package that must be installed, and the extra of t2t_ext that installs it; empty for none.
+      any_text: Whether it can score both tokenized and plain text; if both are available, it gets the form that
+        ``tokenized`` specifies.
+      empty_counts: Whether an empty line counts as a reference beside others, as in the Perl scripts; otherwise it only
+        fills up its set.
+      needs: The package that must be installed, and the extra of t2t_ext that installs it; empty if none is needed.
     """
 
     name: str
@@ -57,33 +57,33 @@ class Protocol:
         return self.labels[0].startswith("BLEU")
 
     def references(self, sets: Sequence[Iterable[str | None]]) -> list[list[Any]]:
-        """Returns sets of references as the metrics take them: None is no reference."""
+        """Returns sets of references in the form that the metrics take, with None for a missing reference."""
         return [list(each) for each in sets] if self.empty_counts else segment_counts.without_fillers(sets)
 
     def metrics(self, references: References, language: str = "") -> dict[str, Any]:
-        """Makes the metrics, with the references counted once for all translations.
+        """Creates the metrics; the references are counted only once, for all translations.
 
         Args:
           references: One list per set of references.
           language: The target language's code; ``sacrebleu`` and ``ter`` choose their tokenizers by it.
 
         Returns:
-          Label, such as ``BLEU``, -> metric of sacrebleu's kind (``sacrebleu.metrics.base.Metric``), which takes
+          Label, such as ``BLEU``, -> a sacrebleu metric (``sacrebleu.metrics.base.Metric``) to be called with
           ``references=None``.
         """
         return self._make(language, self.references(references))
 
 
 def names_in(text: str) -> list[str]:
-    """Returns the names of protocols that commas separate, as ``--scoring`` gives them."""
+    """Returns the protocol names in a comma-separated text, such as the value of ``--scoring``."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def protocol(name: str) -> Protocol:
-    """Returns the protocol of a name.
+    """Returns the protocol with this name.
 
     Raises:
-      UserError: There is none of that name, or what it needs is not installed.
+      UserError: There is no such protocol, or the package that it needs is not installed.
     """
     if name not in PROTOCOLS:
         known = ", ".join(PROTOCOLS)
@@ -95,10 +95,11 @@ def protocol(name: str) -> Protocol:
 
 
 def check_names(names: Sequence[str]) -> list[Protocol]:
-    """Returns the protocols of some names that are to score the same files.
+    """Returns the protocols with these names, after checking that they can score the same files.
 
     Raises:
-      UserError: None, an unknown one, one given twice, or some want tokens and others plain text.
+      UserError: There are no names, a name is unknown or given twice, or some protocols need tokens and others plain
+        text.
     """
     chosen = [protocol(name) for name in names]
     if not chosen:
@@ -106,7 +107,7 @@ def check_names(names: Sequence[str]) -> list[Protocol]:
     twice = [name for name in names if list(names).count(name) > 1]
     if twice:
         raise UserError(f"The protocol {twice[0]!r} is given twice. Give each once.")
-    # Characters and edits are counted in whatever stands there; BLEU's protocols say what they want.
+    # Metrics of characters and edits work on any text; BLEU's protocols require one form.
     kinds = {each.tokenized: each.name for each in chosen if not each.any_text}
     if len(kinds) > 1:
         raise UserError(
@@ -117,22 +118,22 @@ def check_names(names: Sequence[str]) -> list[Protocol]:
 
 
 def dev_labels() -> dict[str, bool]:
-    """Returns the labels of all scores that are no BLEU, and of each whether less is better.
+    """Returns label -> whether lower is better, for the scores of all protocols that do not report BLEU.
 
-    NIST, which comes with a BLEU, is not among them.
+    NIST is not included, since its protocol also reports BLEU.
     """
     labels = [label for each in PROTOCOLS.values() if not each.is_bleu for label in each.labels]
     return {label: label.startswith("TER") for label in labels}
 
 
 def with_label(label: str, preferred: str = "") -> str:
-    """Returns the name of a protocol with a score of ``dev_labels``: the preferred one, if it has it, or the first."""
+    """Returns the name of a protocol with a label of ``dev_labels``: the preferred one if it fits, else the first."""
     names = [name for name, each in PROTOCOLS.items() if label in each.labels and not each.is_bleu]
     return preferred if preferred in names else names[0]
 
 
 def wants_tokens(chosen: Sequence[Protocol]) -> bool:
-    """Says which form of the text protocols score together: that of those that need one, else of those that like it."""
+    """Returns whether protocols are to be given tokens together; those that require one form take precedence."""
     choosy = [each for each in chosen if not each.any_text]
     return any(each.tokenized for each in choosy or chosen)
 
@@ -145,20 +146,20 @@ def score(
     language: str = "",
     n_bootstrap: int = 0,
 ) -> list[scores.Score]:
-    """Scores a corpus as a protocol demands.
+    """Scores a corpus with a protocol.
 
     Args:
       protocol: The protocol or its name.
-      hypotheses: One translation per segment: tokenized where ``Protocol.tokenized``, plain otherwise.
-      references: One list per set of references, of the same kind, each with as many segments.
-      language: The target language's code, such as ``"zh"``; only some protocols ask for it.
+      hypotheses: One translation per segment: tokenized if ``Protocol.tokenized``, plain otherwise.
+      references: One list per set of references, in the same form and with the same number of segments.
+      language: The target language's code, such as ``"zh"``; only some protocols use it.
       n_bootstrap: Number of bootstrap samples for 95 % confidence intervals; 0 for none. 1,000 is usual.
 
     Returns:
-      The scores, the one that the protocol is named for first. Each has its signature.
+      The scores with their signatures, the protocol's main score first.
 
     Raises:
-      UserError: An unknown name, unequal numbers of segments, or none at all.
+      UserError: The name is unknown, there are no segments, or their numbers differ.
     """
     scores.check_segments(hypotheses, references)
     named = _named(protocol)
@@ -168,7 +169,7 @@ def score(
 
 
 def score_with(metrics: Mapping[str, Any], hypotheses: Sequence[str], n_bootstrap: int = 0) -> list[scores.Score]:
-    """Returns a labeled score for each metric that ``Protocol.metrics`` made; the rest is as for ``score``."""
+    """Returns a labeled score for each metric made by ``Protocol.metrics``; ``n_bootstrap`` is as for ``score``."""
     return [
         dataclasses.replace(scores.score_with(metric, hypotheses, n_bootstrap), name=label)
         for label, metric in metrics.items()
@@ -177,18 +178,18 @@ def score_with(metrics: Mapping[str, Any], hypotheses: Sequence[str], n_bootstra
 
 @dataclasses.dataclass
 class FullStops:
-    """How many lines end in a full stop, and of how many of them it stands alone.
+    """Counts lines that end in a full stop.
 
     Attributes:
-      count: The former.
-      apart: The latter.
+      count: Number of lines that end in a full stop.
+      apart: Number of those lines whose full stop is a token of its own.
     """
 
     count: int = 0
     apart: int = 0
 
     def add(self, lines: Iterable[str]) -> None:
-        """Counts those of further lines."""
+        """Adds the counts of further lines."""
         for line in lines:
             end = line.rstrip()
             self.count += end.endswith(".")
@@ -196,9 +197,9 @@ class FullStops:
 
 
 def doubt(protocol: Protocol | str, hypotheses: Iterable[str] | FullStops) -> str:
-    """Says in a sentence if translations do not look like what a protocol scores; "" where nothing is odd.
+    """Returns a warning if translations do not look like the text form that a protocol scores, otherwise "".
 
-    Languages without full stops are not judged.
+    Texts with few full stops, such as those in languages without them, are not judged.
     """
     chosen = _named(protocol)
     if chosen.any_text:
@@ -226,7 +227,7 @@ def _named(choice: Protocol | str) -> Protocol:
     return choice if isinstance(choice, Protocol) else protocol(choice)
 
 
-# === The metrics of each; references are counted once, when a metric is made ===
+# === The metrics of each protocol; references are counted once, when a metric is created ===
 
 
 def _bleu(language: str, references: References, *, lowercase: bool, tokenize: str = "") -> dict[str, Any]:
@@ -234,7 +235,7 @@ def _bleu(language: str, references: References, *, lowercase: bool, tokenize: s
 
     tokenize = tokenize or scores.default_tokenizer(language)
     with scores.usable_tokenizer(tokenize):
-        # force: a warning about tokenized-looking hypotheses belongs into no log of ours.
+        # force: suppresses sacrebleu's warning about hypotheses that look tokenized.
         return {"BLEU": BLEU(tokenize=tokenize, lowercase=lowercase, force=True, references=references)}
 
 
@@ -285,10 +286,10 @@ def _coco(language: str, references: References) -> dict[str, Any]:
 
 
 def bleu_with(tokenize: str, *, lowercase: bool = False) -> Protocol:
-    """Returns the protocol of sacrebleu's BLEU with one of its tokenizers by name.
+    """Returns a protocol for sacrebleu's BLEU with the named tokenizer.
 
     Raises:
-      UserError: sacrebleu has no such tokenizer.
+      UserError: sacrebleu has no such tokenizer, or it cannot be used here.
     """
     scores.check_tokenizer(tokenize)
     make = functools.partial(_bleu, lowercase=lowercase, tokenize=tokenize)
@@ -326,7 +327,7 @@ def _listed() -> Iterator[Protocol]:
         ("rouge_unicode", "any language, nothing stemmed", "any_language"),
     ):
         make = functools.partial(_rouge, kind=kind)
-        # The model's own text marks its sentences, and rouge-score drops punctuation, attached or not.
+        # Tokens, since the model's own text marks its sentences; rouge-score drops punctuation, attached or not.
         yield Protocol(
             name, f"ROUGE-1, 2, L and Lsum of {which}", tokens, None, make, labels, any_text=True,
             needs=("rouge_score", "summarization"),

@@ -1,13 +1,14 @@
 """ROUGE (Lin 2004, https://aclanthology.org/W04-1013) by Google's rouge-score, as sacrebleu metrics.
 
-F-measures of a summary against its reference, the best of several: unigrams (ROUGE-1), bigrams (ROUGE-2), the longest
-common subsequence of the whole texts (ROUGE-L), and that of each sentence of the reference with all those of the
-summary taken together (ROUGE-Lsum, section 3.2 of the paper, which ROUGE-1.5.5 and papers call ROUGE-L).
+The scores are F-measures of a summary against its reference; with several references, the best one counts. ROUGE-1
+compares unigrams, ROUGE-2 bigrams, and ROUGE-L the longest common subsequence of the whole texts. ROUGE-Lsum (section
+3.2 of the paper, which ROUGE-1.5.5 and papers call ROUGE-L) compares each sentence of the reference with all sentences
+of the summary and joins the matches.
 
-Sentences are kept apart by line feeds or by the marks that published data have: ``<t> ... </t>``, ``<s> ... </s>``, and
-``<q>`` in between. A text without marks is one sentence.
+Sentences are separated by line feeds or by the marks of published data: ``<t> ... </t>``, ``<s> ... </s>``, or ``<q>``
+between sentences. A text without marks is one sentence.
 
-sacrebleu and rouge-score are imported here: import this module inside functions only. It imports no TensorFlow.
+This module imports sacrebleu and rouge-score, but not TensorFlow. Import it only inside functions.
 """
 
 import functools
@@ -27,7 +28,7 @@ ENGLISH, ENGLISH_UNSTEMMED, ANY_LANGUAGE = "english", "english_unstemmed", "any_
 _DESCRIBED = {ENGLISH: "rouge-score+porter", ENGLISH_UNSTEMMED: "rouge-score", ANY_LANGUAGE: "unicode-words"}
 
 _MARKS = re.compile(r"\s*(?:</?[ts]>|<q>|\n)\s*")
-# What stands in texts that have gone through Moses' tokenizer; rouge-score would take the letters for words.
+# Entities written by Moses' tokenizer; rouge-score would take their letters for words.
 _ENTITY = re.compile(r"&(?:amp|apos|quot|lt|gt|#124|#91|#93);")
 # Scripts without whitespace between words: every character is a word.
 _WORD = regex.compile(
@@ -39,15 +40,15 @@ _REMEMBERED = 1 << 16
 
 
 class Words:
-    """Splits texts into words, for ``RougeScorer``; texts of several metrics are split once."""
+    """Splits texts into words for ``RougeScorer``; a text that several metrics use is split only once."""
 
     def __init__(self, kind: str) -> None:
-        """Makes the splitter.
+        """Creates the splitter.
 
         Args:
-          kind: ``ENGLISH``: rouge-score's own (a to z and digits) with Porter's stemmer, as ``ROUGE-1.5.5.pl -m``;
-            ``ENGLISH_UNSTEMMED``: without it; ``ANY_LANGUAGE``: letters and digits of every script, single
-            characters where a script has no whitespace, nothing stemmed.
+          kind: ``ENGLISH``: rouge-score's own words (a to z and digits) with Porter's stemmer, like
+            ``ROUGE-1.5.5.pl -m``; ``ENGLISH_UNSTEMMED``: the same without stemming; ``ANY_LANGUAGE``: letters and
+            digits of every script, single characters in scripts without whitespace, no stemming.
         """
         self._kind = kind
         self._stemmer = _Stemmer() if kind == ENGLISH else None
@@ -61,7 +62,7 @@ class Words:
 
 
 class _Stemmer:
-    """Porter's stemmer of NLTK, which rouge-score takes, every word stemmed once."""
+    """NLTK's Porter stemmer with a cache, in the form that rouge-score takes."""
 
     def __init__(self) -> None:
         from nltk.stem import porter
@@ -73,18 +74,18 @@ class Rouge(MeanOfSegments):
     """One kind of ROUGE, 0 to 100."""
 
     def __init__(self, label: str, references: Sequence[Sequence[str]], words: Words, described: str) -> None:
-        """Makes the metric of one of ``LABELS``. ``words`` may be shared; ``described`` names them in the signature."""
+        """Creates the metric for one of ``LABELS``; ``described`` is the name of ``words`` in the signature."""
         self._kind, self._separator = LABELS[label], "\n" if label == "ROUGE-Lsum" else " "
         self._scorer = rouge_scorer.RougeScorer([self._kind], tokenizer=words)
         signature = {"case": "lc", "tok": described, "f": "1", "multi": "best", "rouge-score": version("rouge-score")}
         super().__init__(label, references, signature=signature)
 
     def reference_info(self, references: Sequence[str]) -> list[str]:
-        """Returns the references with their sentences apart as rouge-score wants them."""
+        """Returns the references with their sentences separated in the way rouge-score expects."""
         return [self._joined(each) for each in references]
 
     def segment_score(self, hypothesis: str, info: Any) -> float:
-        """Returns the F-measure, 0 to 1, against the reference that gives the highest."""
+        """Returns the F-measure, 0 to 1, against the best-matching reference."""
         text = self._joined(hypothesis)
         return max(float(self._scorer.score(reference, text)[self._kind].fmeasure) for reference in info)
 
@@ -93,11 +94,11 @@ class Rouge(MeanOfSegments):
 
 
 def sentences(text: str) -> list[str]:
-    """Returns the sentences of a text whose sentences are marked; the whole text where none are."""
+    """Returns the sentences of a text, as separated by marks; a text without marks is one sentence."""
     return [sentence for sentence in _MARKS.split(text) if sentence.strip()]
 
 
 def metrics(kind: str, references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Returns all four metrics by their labels; ``kind`` is as for ``Words``."""
+    """Returns all four metrics by label; ``kind`` is as for ``Words``."""
     words = Words(kind)
     return {label: Rouge(label, references, words, _DESCRIBED[kind]) for label in LABELS}

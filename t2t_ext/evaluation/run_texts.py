@@ -1,4 +1,4 @@
-"""The texts that a run translates, and the scores of its translations. Imports no TensorFlow."""
+"""Provides the texts that a run translates, and scores its translations. Imports no TensorFlow."""
 
 import dataclasses
 import functools
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(eq=False)
 class RunTexts:
-    """The texts that a run translates, and how its translations are scored; nothing is read before it is asked for.
+    """The texts that a run translates, and how its translations are scored; everything is read lazily.
 
     Attributes:
       run: The run.
-      data_dir: The run's data, where they have moved since training.
+      data_dir: Folder of the run's data, if they have moved since training.
       source_tag: The tag that every source begins with; "" for the data's default tag.
-      scoring: Names of protocols, separated by commas; "" for the problem's own and, of translations, chrf and ter.
-      tokenize: The tokenizer of sacrebleu's BLEU, which then is the only score.
-      n_bootstrap: Bootstrap samples of the 95% confidence intervals; 0 for none.
+      scoring: Comma-separated names of protocols; "" for the problem's own and, for translations, also chrf and ter.
+      tokenize: A tokenizer of sacrebleu; if given, BLEU with this tokenizer is the only score.
+      n_bootstrap: Number of bootstrap samples for the 95 % confidence intervals; 0 for none.
     """
 
     run: RunDirectory
@@ -48,14 +48,14 @@ class RunTexts:
         return registry.problem(self.run.config.problem, **self.run.config.problem_options)
 
     def source_language(self) -> str:
-        """Returns the language of the source, "" where the problem does not say."""
+        """Returns the language of the source; "" if the problem does not define it."""
         return getattr(self.problem, "source_language", "")
 
     def read(self, path: str) -> text_lines.TextLines:
-        """Returns the lines of a file; where the run reads feature vectors, the sources of a file or a folder.
+        """Returns the lines of a file or, if the run reads feature vectors, the sources in a file or folder.
 
         Raises:
-          UserError: It cannot be read, or holds something else.
+          UserError: The file cannot be read or has the wrong content.
         """
         size = self.run.config.source_feature_size
         if not size:
@@ -67,10 +67,10 @@ class RunTexts:
         return text_lines.TextLines(path, read_sources(path, size))
 
     def data(self) -> GeneratedData:
-        """Opens the run's data; warns where they are not those that it was trained on.
+        """Opens the run's data; warns if they differ from the data that the run was trained on.
 
         Raises:
-          UserError: They are missing or damaged.
+          UserError: The data are missing or damaged.
         """
         config = self.run.config
         try:
@@ -84,14 +84,14 @@ class RunTexts:
         return data
 
     def split(self, split: str) -> tuple[list, list[list[str]]]:
-        """Returns the sources (``FeatureSource``s or lines) and the sets of references of a split of the run's data."""
+        """Returns a split of the run's data: the sources (``FeatureSource``s or lines) and the sets of references."""
         return self.data().texts(split)
 
     def tagged(self, lines: list[Any]) -> list[Any]:
-        """Returns lines with the tag of the corpus that they are to be translated as, where the data have tags.
+        """Returns lines with ``source_tag`` or the default tag added, if the data have tags.
 
         Raises:
-          UserError: The data have no such tag as ``source_tag``.
+          UserError: The data do not have the tag ``source_tag``.
         """
         if self.run.config.source_feature_size:
             return lines
@@ -100,7 +100,7 @@ class RunTexts:
 
     @functools.cached_property
     def _tags(self) -> tuple[Sequence[str], str]:
-        """The tags that sources may begin with, and the one of text that has none."""
+        """The tags that sources may begin with, and the default tag for text without one."""
         try:
             return self.problem.tags, self.problem.default_tag
         except UserError as error:
@@ -110,9 +110,9 @@ class RunTexts:
             return (), ""
 
     def scorer(self, encoder: "SubwordEncoder") -> PartScorer:
-        """Returns what scores the best hypotheses, which may come in parts; the encoder is the target's."""
+        """Returns a scorer for the best hypotheses, which may arrive in parts; ``encoder`` is the target's."""
         own = getattr(self.problem, "scoring", protocols.DEFAULT)
-        # Edits and n-grams of characters are asked of translations, not of summaries.
+        # chrF and TER are for translations, not for summaries and captions.
         others = () if protocols.protocol(own).needs[0] else ("chrf", "ter")
         names: list[Any] = protocols.names_in(self.scoring) or list(dict.fromkeys((own, *others)))
         if self.tokenize:
@@ -121,7 +121,7 @@ class RunTexts:
         return PartScorer(names, encoder, language=language)
 
     def scores(self, scorer: PartScorer) -> Iterator[Score]:
-        """Yields the scores of all parts, each when it is known; warns of odd texts."""
+        """Yields the scores of all parts as they are computed, and logs warnings about the texts."""
         for found, doubt in scorer.by_protocol(self.n_bootstrap):
             if doubt:
                 log.warning(doubt)
@@ -129,10 +129,10 @@ class RunTexts:
 
 
 def read_references(paths: str, source: text_lines.TextLines) -> list[Collection[str]]:
-    """Returns the lines of files of references (separated by commas), as many as the source has in each.
+    """Returns the lines of each reference file in a comma-separated list; each has as many lines as the source.
 
     Raises:
-      UserError: A name is empty, a file cannot be read or has another number of lines, or there is nothing to score.
+      UserError: A name is empty, a file cannot be read or has a different number of lines, or the source is empty.
     """
     names = paths.split(",") if paths else []
     if not all(names):

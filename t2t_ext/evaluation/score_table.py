@@ -1,9 +1,9 @@
-"""The scores of a run's checkpoints: JSON lines, a table, a picture and curves for TensorBoard.
+"""Stores the scores of a run's checkpoints as JSON lines, a table, a picture and curves for TensorBoard.
 
-    FOLDER/scores.jsonl          one record a checkpoint, added when it is complete; everything else is made from it
+    FOLDER/scores.jsonl          one record per checkpoint, added once it is scored; source of the table and the curves
     FOLDER/scores.tsv            the same as a table
     FOLDER/scores.png            the same as curves
-    FOLDER/model.ckpt-00000500.txt   the translations; .prepared.txt and .directions.txt where they say more
+    FOLDER/model.ckpt-00000500.txt   the translations; .prepared.txt and .directions.txt if they add information
 
 This module imports no TensorFlow.
 """
@@ -24,7 +24,7 @@ from t2t_ext.reporting import figures
 from t2t_ext.reporting.table import Table, columns
 
 RECORDS_NAME, TABLE_NAME, PICTURE_NAME = "scores.jsonl", "scores.tsv", "scores.png"
-PREPARED, DIRECTIONS = ".prepared.txt", ".directions.txt"  # endings beside .txt
+PREPARED, DIRECTIONS = ".prepared.txt", ".directions.txt"  # suffixes of the files beside the .txt file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,17 +34,17 @@ class ScoreRecord:
     Attributes:
       step: The checkpoint's step.
       checkpoint: Its name.
-      weights: Digest of the weights that translated.
-      search: Digest of what was translated and how it was searched for.
+      weights: Digest of the weights used for translation.
+      search: Digest of the source text and the search settings.
       scoring: Digest of the references and the protocol.
-      translations: Name of the file in the folder.
-      lines: How many lines were translated.
-      seconds: What the search took.
+      translations: Name of the translations' file in the folder.
+      lines: Number of translated lines.
+      seconds: Duration of the translation.
       scores: Name of each score -> its value.
-      signatures: Name of each score -> what makes it comparable.
-      confidence: Name of each score -> half the width of its 95 % confidence interval, where one was asked for.
-      directions: Of a model that generates in two directions, the share of each: see ``t2t_ext.search.directions``.
-      run: Path of the run; empty in records of former versions.
+      signatures: Name of each score -> its signature, which makes it comparable.
+      confidence: Name of each score -> half the width of its 95 % confidence interval, if one was requested.
+      directions: For a model that generates in two directions, the share of each: see ``t2t_ext.search.directions``.
+      run: Path of the run; empty in records of earlier versions.
     """
 
     step: Count
@@ -66,7 +66,7 @@ class ScoreTable:
     """The records of a folder."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Opens a folder, which is made where it is missing; a half-written last line is dropped.
+        """Opens a folder, or creates it; a half-written last line is dropped.
 
         Raises:
           UserError: The folder cannot be made, or a record is damaged.
@@ -75,7 +75,7 @@ class ScoreTable:
         self.reopen()
 
     def reopen(self) -> None:
-        """Reads the folder anew, to which another process may have added.
+        """Reads the folder again, since another process may have added records.
 
         Raises:
           UserError: The folder cannot be made, or a record is damaged.
@@ -105,11 +105,11 @@ class ScoreTable:
                 ) from error
             self._by_step[record.step] = record
         if content and not content.endswith(b"\n"):
-            self._write()  # another record is appended to it
+            self._write()  # completes the last line, since records will be appended
 
     @property
     def records(self) -> list[ScoreRecord]:
-        """The records by step."""
+        """The records, sorted by step."""
         return [self._by_step[step] for step in sorted(self._by_step)]
 
     def get(self, step: int) -> ScoreRecord | None:
@@ -117,7 +117,7 @@ class ScoreTable:
         return self._by_step.get(step)
 
     def add(self, record: ScoreRecord) -> None:
-        """Keeps a record, in place of an older one of the same step; it is on the disk when the call returns."""
+        """Saves a record, replacing an older one with the same step; it is on disk when the call returns."""
         replaces = record.step in self._by_step
         self._by_step[record.step] = record
         if replaces:
@@ -126,7 +126,7 @@ class ScoreTable:
             files.append_line(self._path, json.dumps(dataclasses.asdict(record), ensure_ascii=False))
 
     def drop(self, steps: Iterable[int]) -> None:
-        """Forgets the records of some steps and removes their translations."""
+        """Removes the records of some steps and their translations."""
         for step in steps:
             name = self._by_step.pop(step).translations
             (self.folder / name).unlink(missing_ok=True)
@@ -134,12 +134,12 @@ class ScoreTable:
         self._write()
 
     def remove_companions(self, translations: str) -> None:
-        """Removes what stands beside translations: their prepared text and their directions."""
+        """Removes the files that accompany a translations file: prepared text and directions."""
         for ending in (PREPARED, DIRECTIONS):
             (self.folder / translations).with_suffix(ending).unlink(missing_ok=True)
 
     def move_aside(self) -> pathlib.Path:
-        """Gives the folder another name, which is returned, and begins with an empty one."""
+        """Renames the folder and starts with an empty one; returns the renamed folder's path."""
         names = (f"{self.folder.name}.old{number or ''}" for number in itertools.chain([0], itertools.count(2)))
         new = next(path for path in map(self.folder.with_name, names) if not path.exists())
         self.folder.rename(new)
@@ -147,11 +147,11 @@ class ScoreTable:
         return new
 
     def best(self) -> ScoreRecord | None:
-        """Returns the record with the best first score, of equal ones the first; None without any."""
+        """Returns the record with the best first score, the earliest one if several are equal; None without records."""
 
         def goodness(record: ScoreRecord) -> float:
             name, value = next(iter(record.scores.items()))
-            return -value if name.rpartition(".")[2].startswith("TER") else value  # TER alone is better when lower
+            return -value if name.rpartition(".")[2].startswith("TER") else value  # only TER is better when lower
 
         return max(self.records, key=goodness, default=None)
 
@@ -169,7 +169,7 @@ class ScoreTable:
         return path
 
     def write_picture(self, title: str) -> None:
-        """Draws ``scores.png``, score over step."""
+        """Draws ``scores.png``, a plot of scores over steps."""
         names = score_names(self.records)
         with figures.new_figure(7, 4.5) as figure:
             axes = figure.subplots()
@@ -190,10 +190,10 @@ class ScoreTable:
 
 @contextlib.contextmanager
 def curves(directory: pathlib.Path, records: Iterable[ScoreRecord]) -> Iterator[Callable[[ScoreRecord], None]]:
-    """Rewrites TensorBoard's curves in a directory of their own, so that they hold exactly the records.
+    """Rewrites the TensorBoard curves in their own directory, so that they contain exactly the records.
 
     Yields:
-      What adds the points of a record; it raises a UserError where they cannot be written.
+      A function that adds the points of a record; it raises a UserError if they cannot be written.
     """
     import tensorflow as tf
 
@@ -227,5 +227,5 @@ def score_names(records: Iterable[ScoreRecord]) -> list[str]:
 
 
 def digest(content: Any) -> str:
-    """Returns the SHA-256 of a JSON value, 16 hexadecimal digits."""
+    """Returns the first 16 hexadecimal digits of a JSON value's SHA-256."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Translations, references and source as commands that score read them: plain lines, or NIST's and WMT's SGML.
+"""Reads translations, references and source for scoring: plain lines, or SGML of NIST and WMT.
 
-Translations may also be n-best lists (``.jsonl``, compressed or not, of which the first of each line counts) and
-folders of t2t_ext-translate-all (of which the last checkpoint's count).
+Translations may also be n-best lists (``.jsonl``, possibly compressed; the first hypothesis of each line is used) or
+folders of t2t_ext-translate-all (the last checkpoint's translations are used).
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ class Text:
     """A text: one string per segment.
 
     Attributes:
-      name: The file, with the system where the file holds several.
-      system: The system's id in an SGML file, "" for none and for plain files.
-      lines: The segments, a sequence; or ``StoredLines`` where those are asked for.
-      keys: Document and segment id of each, None for a plain file.
-      directions: The direction that won each, ``l2r`` or ``r2l``, of a model with both directions ("" where
-        there was nothing to translate); else None.
+      name: The file, with the system if the file has several.
+      system: The system's id in an SGML file; "" if there is none and for plain files.
+      lines: The segments, as a sequence, or as ``StoredLines`` if requested.
+      keys: Document and segment id of each segment; None for a plain file.
+      directions: The winning direction of each segment, ``l2r`` or ``r2l`` ("" if there was nothing to translate), for
+        a model with both directions; otherwise None.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class ScoredFiles:
-    """What is scored against what, all with the same segments in the same order.
+    """Translations with the references to score them against; all have the same segments in the same order.
 
     Attributes:
-      translations: The translations; an SGML file gives one for each of its systems.
+      translations: One text per system; an SGML file may have several systems.
       references: One text per set of references.
       source: The source, or None.
     """
@@ -65,13 +65,20 @@ def read(
     tokenized: bool = False,
     streamed: bool = False,
 ) -> ScoredFiles:
-    """Reads files and puts their segments in the same order: the source's, or the first SGML reference's.
+    """Reads files and puts their segments in the order of the first SGML file among source, references, translations.
 
-    A translation ``-`` is standard input; the source may be "". Where a list or folder has both the text and the tokens
-    of the model, the latter are read if ``tokenized``. Lines of plain files are ``StoredLines`` if ``streamed``.
+    Args:
+      translations: Files or folders of translations; ``-`` is standard input.
+      references: One file per set of references; an SGML file may hold several sets.
+      source: The source file; "" if there is none.
+      tokenized: Whether to read the model's tokens instead of the text, if an n-best list or folder has both.
+      streamed: Whether the lines of plain files are ``StoredLines``.
+
+    Returns:
+      The texts.
 
     Raises:
-      UserError: A file is missing, empty or damaged, numbers of lines differ, or segments are missing.
+      UserError: A file is missing, empty, damaged or given twice, numbers of lines differ, or segments are missing.
     """
     for number, path in enumerate(references):
         if not path:
@@ -102,12 +109,12 @@ def read_beside(
     *,
     tokenized: bool = False,
 ) -> ScoredFiles:
-    """Reads translations of a split whose sources and references are known, as of ``read``.
+    """Reads translations, as ``read`` does, for a split whose sources and references are known.
 
-    References are one list per set, in the form that is scored; ``name`` is the split's, for messages.
+    ``references`` is one list per set, in the form that is scored; ``name`` is the split's name, for messages.
 
     Raises:
-      UserError: As ``read``.
+      UserError: As for ``read``.
     """
     texts = read_translations(translations, tokenized=tokenized)
     source = Text(name, "", sources)
@@ -117,7 +124,7 @@ def read_beside(
 
 
 def read_translations(paths: Sequence[str], *, tokenized: bool = False, streamed: bool = False) -> list[Text]:
-    """Reads translations in any of the forms that ``read`` takes, one text for each system.
+    """Returns translations in any of the forms that ``read`` accepts, one text per system.
 
     Raises:
       UserError: A file is missing, empty or damaged.
@@ -154,10 +161,10 @@ def check_given_once(paths: Sequence[str]) -> None:
 
 
 def system_names(translations: Sequence[Text], given: str) -> list[str]:
-    """Returns the systems' names: those given, or ids in SGML files, or file names, or whole paths where those agree.
+    """Returns the systems' names: the given ones, or SGML ids or file names, or whole paths if these are not unique.
 
     Raises:
-      UserError: The names given do not fit.
+      UserError: The number of given names is wrong, or they are not unique.
     """
     count = len(translations)
     if given:
@@ -172,10 +179,10 @@ def system_names(translations: Sequence[Text], given: str) -> list[str]:
 
 
 def source_lengths(source: Text | None, unit: str, subword_model: str = "") -> list[int] | None:
-    """Returns the lengths of the source in ``characters`` or ``subwords``; None for ``words``.
+    """Returns the length of each source line in ``characters`` or ``subwords``; None for ``words``.
 
     Raises:
-      UserError: Something is missing, or not used.
+      UserError: The source or the subword model is missing, or the subword model is not used.
     """
     if subword_model and unit != "subwords":
         raise UserError("--subword_model is used with --length_unit=subwords only. Give both, or leave it out.")
@@ -201,13 +208,13 @@ class _NBest(TypedDict):
 
 
 class _NBestLine(TypedDict):
-    """What is read of a line of an n-best list."""
+    """The fields that are read from a line of an n-best list."""
 
     hypotheses: list[_NBest]
 
 
 def _read_nbest(path: str, tokenized: bool) -> Text:
-    """Reads the best of each line of an n-best list as t2t_ext-decoder and t2t_ext-rerank write it."""
+    """Reads the best hypothesis of each line of an n-best list, as written by t2t_ext-decoder and t2t_ext-rerank."""
     lines, directions = [], []
     for number, line in enumerate(text_lines.stored(path).lines, start=1):
         try:
@@ -277,7 +284,7 @@ def _is_sgml(path: str) -> bool:
         with raw_files.opened(path) as file:
             return _SGML_TEXT.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
     except (OSError, UserError):
-        return False  # the reader of lines explains it
+        return False  # the line reader reports the error
 
 
 def _not_empty(text: Text) -> Text:
@@ -287,7 +294,7 @@ def _not_empty(text: Text) -> Text:
 
 
 def _ordered(text: Text, order: Text) -> Text:
-    """Returns a text with its segments in another's order; lines are taken to be in it already."""
+    """Returns a text with its segments in the order of another; plain lines are assumed to be in that order already."""
     assert order.keys is not None
     if text.keys is None or text is order:
         return text

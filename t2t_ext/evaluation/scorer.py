@@ -1,7 +1,7 @@
-"""Scores of the translations of a Translator, by protocols, each on the form of the text that it scores.
+"""Scores the translations of a ``Translator`` with protocols, each on the form of the text that it needs.
 
-A protocol for tokenized text gets the translations as the model generates them and the references as the target's steps
-prepare them; one for plain text gets both as people read them. Imports no TensorFlow.
+A protocol for tokenized text gets the translations as the model generates them, and the references as the target's text
+preparation produces them. A protocol for plain text gets both as people read them. Imports no TensorFlow.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ from t2t_ext.evaluation import protocols, scores
 from t2t_ext.evaluation.scores import Score
 from t2t_ext.evaluation.segment_counts import PartByPart
 
-# Steps for text that is not as people read it: tokenized already, or with its sentences between tags.
+# Steps for raw text that is not in the form that people read: already tokenized, or with tags around its sentences.
 _PREPARED_BEFORE = {"tokenized", "segmented", "sentence_tags"}
 _CASES = {None: "", True: "_uncased", False: "_cased"}
 
 
 class Translated(Protocol):
-    """A translation, as ``t2t_ext.translation.translator.Hypothesis``."""
+    """A translation, such as ``t2t_ext.translation.translator.Hypothesis``."""
 
     @property
     def text(self) -> str:
@@ -28,7 +28,7 @@ class Translated(Protocol):
 
     @property
     def prepared(self) -> str:
-        """The translation as the model generated it, in the words that the steps of the target text make."""
+        """The translation as the model generated it, in the tokens of the target's text preparation."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Translation:
 
 
 class Scorer:
-    """Scores translations of the same sentences again and again; the references are prepared and counted once.
+    """Scores several translations of the same sentences; the references are prepared and counted only once.
 
     Attributes:
-      doubts: What is odd about the texts of the last call, a sentence each.
+      doubts: Warnings about the texts of the last call, one sentence each.
     """
 
     def __init__(
@@ -56,16 +56,17 @@ class Scorer:
         n_bootstrap: int = 0,
         both_cases: bool = False,
     ) -> None:
-        """Notes how to score; the references are prepared when they are first needed.
+        """Stores the settings; the references are prepared when they are first needed.
 
         Args:
           names: Protocols of ``t2t_ext.evaluation.protocols`` or their names.
           references: Raw references, one list for each set.
           encoder: The target's text encoder.
-          language: The target language, a tag or empty.
-          n_bootstrap: Bootstrap samples of the 95 % confidence intervals; 0 for none.
-          both_cases: Whether each protocol's twin that treats case the other way scores, too. Then names end in
-            ``_cased`` or ``_uncased``; where there are several protocols, theirs come first: ``multi_bleu.BLEU_cased``.
+          language: The target language's tag, or "".
+          n_bootstrap: Number of bootstrap samples for the 95 % confidence intervals; 0 for none.
+          both_cases: Whether each protocol's variant with the opposite case handling is also scored. Then the names of
+            scores end in ``_cased`` or ``_uncased``; if several protocols are given, the protocol's name comes first:
+            ``multi_bleu.BLEU_cased``.
 
         Raises:
           UserError: There is no such protocol.
@@ -81,7 +82,7 @@ class Scorer:
         self.doubts: list[str] = []
 
     def settings(self) -> dict[str, Any]:
-        """Returns all that scores depend on besides the translations; JSON values."""
+        """Returns everything that scores depend on besides the translations, as JSON values."""
         return {
             "protocols": [protocol.name for protocol in self._asked],
             "references": self._references,
@@ -91,10 +92,10 @@ class Scorer:
         }
 
     def scores(self, hypotheses: Sequence[Translated]) -> list[Score]:
-        """Returns the scores of all protocols in their order, a protocol's main one first.
+        """Returns the scores of all protocols in order, the main score of each protocol first.
 
         Raises:
-          UserError: As ``protocols.score``.
+          UserError: As for ``protocols.score``.
         """
         self.doubts = []
         found: list[Score] = []
@@ -104,10 +105,10 @@ class Scorer:
         return found
 
     def by_protocol(self, hypotheses: Sequence[Translated]) -> Iterator[tuple[list[Score], list[str]]]:
-        """Yields the scores of one protocol after the other, each with what is odd about the texts that it scored.
+        """Yields each protocol's scores in turn, with warnings about the texts that it scored.
 
         Raises:
-          UserError: As ``protocols.score``.
+          UserError: As for ``protocols.score``.
         """
         for protocol in self._protocols:
             texts = [each.prepared if protocol.tokenized else each.text for each in hypotheses]
@@ -130,10 +131,10 @@ class Scorer:
 
 
 class PartScorer:
-    """Scores translations that come in parts, of which only counts are kept; see ``Scorer``."""
+    """Scores translations that arrive in parts; usually only their counts are kept. See ``Scorer``."""
 
     def __init__(self, names: Sequence[str | protocols.Protocol], encoder: SubwordEncoder, *, language: str) -> None:
-        """Notes how to score; arguments are those of ``Scorer``.
+        """Stores the settings; the arguments are the same as for ``Scorer``.
 
         Raises:
           UserError: There is no such protocol.
@@ -147,7 +148,7 @@ class PartScorer:
         self._encoder = encoder
 
     def add(self, hypotheses: Sequence[Translated], references: Sequence[Sequence[str]]) -> None:
-        """Counts further segments; references are raw, as many in each set as hypotheses."""
+        """Counts further segments; ``references`` are raw, and each set has as many as there are hypotheses."""
         scores.check_segments(hypotheses, references)
         forms: dict[bool, list[list[str]]] = {}
         for protocol, parts in self._parts.items():
@@ -158,7 +159,7 @@ class PartScorer:
             parts.add(texts, forms[tokenized])
 
     def by_protocol(self, n_bootstrap: int = 0) -> Iterator[tuple[list[Score], str]]:
-        """Yields the scores of one protocol after the other, each with what is odd about the texts that it scored.
+        """Yields each protocol's scores in turn, with a warning about the texts that it scored, or "".
 
         Raises:
           UserError: There are no segments.
@@ -168,21 +169,21 @@ class PartScorer:
 
 
 def references_of(references: Sequence[Sequence[str]], encoder: SubwordEncoder, *, tokenized: bool) -> list[list[str]]:
-    """Returns raw references, a list for each set, in the form that is scored: tokens, or text as people read it."""
+    """Returns raw references, one list per set, in the form to be scored: tokens, or text as people read it."""
     if tokenized:
         return [encoder.prepare(each) for each in references]
-    # Such data have no plain references; theirs are restored to some.
+    # If the raw references are not plain text, plain text is restored from them.
     is_plain = not _PREPARED_BEFORE & set(encoder.steps.names)
     return [list(each) if is_plain else encoder.restore(each) for each in references]
 
 
 def label_with_case(protocol: str, label: str) -> str:
-    """Returns the name of a score of a protocol with how the protocol treats case, such as ``BLEU_uncased``."""
+    """Returns a score's name with the protocol's treatment of case, such as ``BLEU_uncased``."""
     return label + _CASES[protocols.protocol(protocol).lowercase]
 
 
 def _other_case(protocol: protocols.Protocol) -> list[protocols.Protocol]:
-    """Returns the protocol's twin that treats case the other way, if it has one."""
+    """Returns the protocol's variant with the opposite case handling, if there is one."""
     stem = protocol.name.removesuffix(protocols.UNCASED)
     twin = stem if stem != protocol.name else stem + protocols.UNCASED
     return [protocols.PROTOCOLS[twin]] if twin in protocols.PROTOCOLS else []

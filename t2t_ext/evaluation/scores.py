@@ -1,6 +1,6 @@
-"""A score of a whole corpus, always with the signature that makes it comparable, and how a metric computes one.
+"""Computes corpus scores with any metric; each score has the signature that makes it comparable.
 
-What is computed by which metrics, ``t2t_ext.evaluation.protocols`` says.
+``t2t_ext.evaluation.protocols`` defines which metrics are used.
 
 BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al. (2006). Signatures: Post (2018),
 "A Call for Clarity in Reporting BLEU Scores". Confidence: bootstrap resampling, Koehn (2004).
@@ -19,7 +19,7 @@ from t2t_ext.errors import UserError, first_line, suggest
 
 DEFAULT_TOKENIZER = "13a"
 _MECAB_PACKAGES = {"ja": "MeCab", "ko": "mecab_ko"}
-# Languages without whitespace between words: n-grams of anything but characters mean nothing without a segmenter.
+# Languages without whitespace between words: without a segmenter, only character n-grams are meaningful.
 _UNSEGMENTED = ("ja", "ko", "th", "lo", "km", "my", "bo", "dz")
 
 
@@ -28,14 +28,14 @@ class Score:
     """A score of a whole corpus.
 
     Attributes:
-      name: ``"BLEU"``, ``"chrF2"``, ``"chrF2++"``, ``"TER"`` or ``"NIST"``.
-      value: The score, 0 to 100 (TER may exceed 100; NIST is in bits). Higher is better, but for TER.
+      name: The metric's label, such as ``"BLEU"``, ``"chrF2"``, ``"chrF2++"``, ``"TER"``, ``"NIST"`` or ``"ROUGE-1"``.
+      value: The score, 0 to 100 (TER and CIDEr may exceed 100; NIST is in bits). Higher is better, except for TER.
       signature: sacrebleu's signature: everything that the value depends on besides the texts.
-      details: What the value was computed from; for BLEU the n-gram ``precisions`` (percent), ``counts``,
-        ``totals``, ``brevity_penalty``, ``hypothesis_length`` and ``reference_length`` (tokens), for TER the number
-        of ``edits`` and the average ``reference_length``; for NIST the bits ``by_order`` (1 to 9), the
-        ``length_penalty`` and both lengths; mteval's BLEU has the precisions ``by_order`` and ``cumulative`` as well.
-      confidence: Half the width of the 95 % confidence interval, or None when it was not asked for.
+      details: The quantities that the value was computed from. BLEU: the n-gram ``precisions`` (percent), ``counts``,
+        ``totals``, ``brevity_penalty``, ``hypothesis_length`` and ``reference_length`` (tokens). TER: the number
+        of ``edits`` and the average ``reference_length``. NIST: the bits ``by_order`` (1 to 9), the
+        ``length_penalty`` and both lengths. mteval's BLEU also has the precisions ``by_order`` and ``cumulative``.
+      confidence: Half the width of the 95 % confidence interval, or None if it was not requested.
       mean: The mean over the bootstrap samples, or None.
     """
 
@@ -47,12 +47,12 @@ class Score:
     mean: float | None = None
 
     def __str__(self) -> str:
-        """Returns one line: name, value, confidence, the details that people read, and the signature."""
+        """Returns one line: name, value, confidence, the most important details, and the signature."""
         return f"{self.name} = {self.format(self.value)}{self.explanation}"
 
     @property
     def decimals(self) -> int:
-        """Number of decimals in a report."""
+        """The number of decimals in a report."""
         return 4 if self.name.startswith("NIST") else 2
 
     @property
@@ -61,12 +61,12 @@ class Score:
         return not self.name.startswith("TER")
 
     def format(self, value: float) -> str:
-        """Writes a value of this metric as reports do."""
+        """Returns a value of this metric, formatted as in reports."""
         return f"{value:.{self.decimals}f}"
 
     @property
     def explanation(self) -> str:
-        """What belongs behind the value in a report: confidence, details and the signature."""
+        """The text that follows the value in a report: confidence, details and the signature."""
         text, details = "", self.details
         if self.confidence is not None and self.mean is not None:
             text += f" (95% confidence: {self.format(self.mean)} ± {self.format(self.confidence)})"
@@ -85,10 +85,10 @@ class Score:
 
 
 def default_tokenizer(language: str | None) -> str:
-    """Chooses the tokenizer with which BLEU is usually reported for a target language such as ``"de"``, ``"zh_Hant"``.
+    """Returns the tokenizer usually used for BLEU with a target language such as ``"de"`` or ``"zh_Hant"``.
 
-    That is ``zh`` for Chinese; for Japanese and Korean sacrebleu's MeCab tokenizers where their packages are installed;
-    ``char`` for them otherwise and for other scripts without whitespace between words; ``13a`` for all else.
+    This is ``zh`` for Chinese. For Japanese and Korean it is sacrebleu's MeCab tokenizer if its package is installed,
+    otherwise ``char``. It is ``char`` for other scripts without whitespace between words, and ``13a`` for all others.
     """
     code = base_language(language or "")
     if code == "zh":
@@ -99,7 +99,7 @@ def default_tokenizer(language: str | None) -> str:
 
 
 def check_tokenizer(name: str) -> None:
-    """Raises a UserError if sacrebleu has no tokenizer of that name, or one that cannot be used here."""
+    """Raises a UserError if sacrebleu has no tokenizer of that name, or if it cannot be used here."""
     from sacrebleu.metrics import BLEU
 
     if name not in BLEU.TOKENIZERS:
@@ -111,7 +111,10 @@ def check_tokenizer(name: str) -> None:
 
 @contextlib.contextmanager
 def usable_tokenizer(name: str) -> Iterator[None]:
-    """Says in a UserError why a tokenizer of sacrebleu cannot be made: a package is missing, or its model offline."""
+    """Raises a UserError if a sacrebleu tokenizer cannot be created, because a package or its model is missing.
+
+    This is a context manager; ``name`` is the tokenizer.
+    """
     try:
         yield
     except (ImportError, RuntimeError, OSError) as error:
@@ -122,7 +125,7 @@ def usable_tokenizer(name: str) -> Iterator[None]:
 
 
 def check_segments(hypotheses: Sized, references: Sequence[Sized]) -> None:
-    """Raises a UserError unless there are references, as many as translations, and at least one of them."""
+    """Raises a UserError unless there are translations, and references with as many segments in each set."""
     if not references:
         raise UserError("There are no references to score against. Give at least one set of references.")
     for number, reference in enumerate(references, start=1):
@@ -137,9 +140,9 @@ def check_segments(hypotheses: Sized, references: Sequence[Sized]) -> None:
 
 
 def score_with(metric: Any, hypotheses: Sequence[str], n_bootstrap: int = 0) -> Score:
-    """Computes a score with a metric of sacrebleu's kind, made with its references.
+    """Computes a score with a sacrebleu metric (or a compatible one) that was created with its references.
 
-    With ``n_bootstrap`` samples it has a 95 % confidence interval; 0 for none.
+    ``n_bootstrap`` is the number of bootstrap samples for a 95 % confidence interval; 0: no interval.
 
     Raises:
       UserError: ``n_bootstrap`` is negative or 1.
@@ -148,10 +151,10 @@ def score_with(metric: Any, hypotheses: Sequence[str], n_bootstrap: int = 0) -> 
 
 
 def random_seed() -> int | None:
-    """Returns sacrebleu's seed, which the environment variable ``SACREBLEU_SEED`` changes; None: another every time.
+    """Returns sacrebleu's seed: 12345 or the environment variable ``SACREBLEU_SEED``; None means a random seed.
 
     Raises:
-      UserError: It is neither a whole number nor ``none``.
+      UserError: The variable is neither a whole number nor ``none``.
     """
     text = os.environ.get("SACREBLEU_SEED", "12345").strip().lower()
     if text == "none":
@@ -162,9 +165,9 @@ def random_seed() -> int | None:
 
 
 def score_of_counts(metric: Any, counts: Any, n_bootstrap: int = 0) -> Score:
-    """Computes a score, as ``score_with``, of what a metric counted in each segment.
+    """Computes a score, as ``score_with`` does, from a metric's counts of each segment.
 
-    The bootstrap samples are those of sacrebleu, which holds all of them at once.
+    The bootstrap samples are the same as sacrebleu's, but are not all held in memory at once.
 
     Raises:
       UserError: As ``score_with``.
@@ -181,7 +184,7 @@ def score_of_counts(metric: Any, counts: Any, n_bootstrap: int = 0) -> Score:
         table, size = np.array(counts, dtype="float32"), len(counts)  # as sacrebleu does
         samples = (table[rng.choice(size, size=size)].sum(0) for _ in range(n_bootstrap))
         found = [metric._compute_score_from_stats(sample) for sample in samples]
-        for each in found:  # sacrebleu's mean does not take Python's floats beside NumPy's, such as a 0 beside others
+        for each in found:  # sacrebleu's mean fails on a mixture of Python and NumPy floats
             each.score = float(each.score)
         result.estimate_ci(found)
     return Score(

@@ -1,7 +1,7 @@
-"""Scores from what a metric counts in each segment: texts come in parts and are not kept.
+"""Computes scores from a metric's counts of each segment, so that texts can arrive in parts and need not be kept.
 
-sacrebleu's metrics are sums over segments followed by a formula. A segment's counts are 16 to 96 bytes; the n-grams of
-its references, which sacrebleu keeps of all segments, are several thousand. This module imports no TensorFlow.
+sacrebleu's metrics are sums over segments followed by a formula. The counts of a segment take 16 to 96 bytes. The
+n-grams of its references, which sacrebleu keeps for all segments, take several thousand. Imports no TensorFlow.
 """
 
 import bisect
@@ -16,18 +16,18 @@ from t2t_ext.evaluation import scores
 if TYPE_CHECKING:
     import numpy as np
 
-VARIABLE = -1  # what sacrebleu's metrics have as ``num_refs`` where segments have different numbers of references
+VARIABLE = -1  # ``num_refs`` of sacrebleu's metrics if segments have different numbers of references
 _SEGMENTS_AT_ONCE = 200
 
 
 def without_fillers(references: Sequence[Iterable[str | None]]) -> list[list[Any]]:
-    """Returns sets of references with None, sacrebleu's word for no reference, for texts that only fill up a set.
+    """Returns sets of references in which empty lines that only fill up a set are replaced by None.
 
-    Where segments have different numbers of references, sets are filled up with empty lines. As a reference, one would
-    be the closest in length to a short translation, and the one with the fewest edits. Where no set has a text for a
-    segment, its empty lines stay: they are all there is to compare with.
+    sacrebleu takes None as "no reference". If segments have different numbers of references, sets are filled up with
+    empty lines. As a reference, such a line would be closest in length to a short translation and need the fewest
+    edits. A segment whose references are all empty keeps them, since there is nothing else to compare with.
     """
-    sets: list[list[Any]] = [list(each) for each in references]  # sacrebleu's types do not tell of None
+    sets: list[list[Any]] = [list(each) for each in references]  # sacrebleu's type annotations do not mention None
     for number, texts in enumerate(zip(*sets, strict=True) if len(sets) > 1 else ()):
         filled = [text is not None and bool(text.strip()) for text in texts]
         if any(filled) and not all(filled):
@@ -37,10 +37,10 @@ def without_fillers(references: Sequence[Iterable[str | None]]) -> list[list[Any
 
 
 class SegmentCounts(Sequence):
-    """What a metric counted in each segment: rows of numbers, in arrays."""
+    """A metric's counts of each segment: rows of numbers, stored in arrays."""
 
     def __init__(self) -> None:
-        """There is none yet."""
+        """Creates an empty sequence."""
         self._parts: list[np.ndarray] = []
         self._starts = [0]
 
@@ -69,9 +69,9 @@ class SegmentCounts(Sequence):
 
 
 class PartByPart:
-    """Scores translations with the metrics of a protocol; translations and references come in parts.
+    """Scores translations with the metrics of a protocol; translations and references arrive in parts.
 
-    A metric that says ``whole_corpus``, since what a segment counts depends on all others, has all texts kept.
+    All texts are kept if a metric has ``whole_corpus``, because its counts of a segment depend on all other segments.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class PartByPart:
         make: Callable[[Sequence[Sequence[str]]], Mapping[str, Any]],
         references: Callable[[Sequence[Iterable[str]]], list[list[Any]]],
     ) -> None:
-        """Prepares the scores.
+        """Stores how to create the metrics.
 
         Args:
-          make: Makes the metrics of sets of references, by their labels.
-          references: Returns sets of references as these metrics take them.
+          make: Creates the metrics for sets of references, by label.
+          references: Returns sets of references in the form that these metrics take.
         """
         self._make, self._references = make, references
         self._metrics: Mapping[str, Any] = {}
@@ -91,10 +91,10 @@ class PartByPart:
         self._kept: list[tuple[Any, ...]] = []
 
     def add(self, hypotheses: Iterable[str], references: Sequence[Iterable[str]]) -> None:
-        """Counts further segments; of each set of references there must be as many.
+        """Counts further segments; each set of references must have as many as there are hypotheses.
 
         Raises:
-          UserError: The metrics cannot be made.
+          UserError: The metrics cannot be created.
         """
         rows = zip(hypotheses, *references, strict=True)
         while part := list(itertools.islice(rows, _SEGMENTS_AT_ONCE)):
@@ -112,7 +112,7 @@ class PartByPart:
                 metric.num_refs = known if metric.num_refs == known else VARIABLE  # for the signature
 
     def scores(self, n_bootstrap: int = 0) -> list[scores.Score]:
-        """Returns the score of each metric over all segments; the rest is as for ``scores.score_with``.
+        """Returns the score of each metric over all segments; ``n_bootstrap`` is as for ``scores.score_with``.
 
         Raises:
           UserError: There are no segments.

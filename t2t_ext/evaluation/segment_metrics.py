@@ -1,7 +1,7 @@
-"""Metrics whose score of a corpus is the mean of a score of each segment, as sacrebleu metrics.
+"""Metrics whose corpus score is the mean of the segments' scores, written as sacrebleu metrics.
 
-So sacrebleu's resampling and paired tests know them, and everything here that takes one of its metrics. sacrebleu is
-imported here: import this module inside functions only, for commands to start fast. It imports no TensorFlow.
+They therefore work with sacrebleu's resampling and paired tests, and with all code here that takes a sacrebleu metric.
+This module imports sacrebleu, but not TensorFlow. Import it only inside functions, so that commands start fast.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from t2t_ext.version import __version__
 
 
 class SegmentSignature(Signature):
-    """What a mean over segments depends on besides the texts, in sacrebleu's style."""
+    """The settings that a mean over segments depends on besides the texts, in sacrebleu's style."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         """Fills in the fields from a metric's attributes."""
@@ -22,35 +22,35 @@ class SegmentSignature(Signature):
 
 
 class MeanOfSegments(Metric):
-    """A metric that is 100 times the mean over segments of ``segment_score``; subclasses say what that is.
+    """A metric that is 100 times the mean over segments of ``segment_score``, which subclasses define.
 
-    Where segments have different numbers of references, the sets are filled up with empty lines: an empty reference
-    counts only where its segment has no other.
+    If segments have different numbers of references, the sets are filled up with empty lines. An empty reference
+    counts only if its segment has no other.
     """
 
     _SIGNATURE_TYPE = SegmentSignature
 
     def __init__(self, label: str, references: Sequence[Sequence[str]], *, signature: Mapping[str, str]) -> None:
-        """Makes the metric.
+        """Creates the metric.
 
         Args:
-          label: What it is called.
+          label: The metric's name.
           references: One list per set of references.
-          signature: What the score depends on, such as ``{"stem": "porter"}``; values without ``|`` and ``:``.
+          signature: Settings that the score depends on, such as ``{"stem": "porter"}``; values without ``|`` and ``:``.
         """
         super().__init__()
         self.label, self.described = label, dict(signature)
         self._ref_cache = self._cache_references(references)
 
     def reference_info(self, references: Sequence[str]) -> Any:
-        """Returns what is kept of the references of a segment, at least one."""
+        """Returns the information kept about the references of a segment, of which there is at least one."""
         return references
 
     def segment_score(self, hypothesis: str, info: Any) -> float:
-        """Returns the score of a segment, usually 0 to 1; ``info`` is what ``reference_info`` returned."""
+        """Returns the score of a segment, usually 0 to 1; ``info`` is the result of ``reference_info``."""
         raise NotImplementedError
 
-    # === What sacrebleu asks for ===
+    # === Methods that sacrebleu calls ===
 
     def _preprocess_segment(self, sent: str) -> str:
         return sent

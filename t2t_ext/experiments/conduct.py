@@ -1,4 +1,4 @@
-"""Carries out a plan: the stages that are asked for, then the report."""
+"""Carries out a plan: runs the requested stages, then writes the report."""
 
 import pathlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ REDONE = tuple(kind for kind in KINDS if kind != "report")  # kinds of stages th
 
 
 def kinds_of_redo(text: str) -> list[str]:
-    """Returns the kinds of stages in a text, separated by commas.
+    """Returns the kinds of stages listed in a comma-separated text.
 
     Raises:
       UserError: There is no such kind.
@@ -28,10 +28,11 @@ def kinds_of_redo(text: str) -> list[str]:
 
 
 def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
-    """Returns the kinds of stages that are made again, from their names separated by commas.
+    """Returns the kinds of stages that are to be redone, from their comma-separated names.
 
     Raises:
-      UserError: There is no such kind, or data or runs were made with other settings and are not among them.
+      UserError: There is no such kind, the recipe has no stage of this kind itself (only recipes that it uses have),
+        or data or runs were made with other settings and their kinds are not among those to be redone.
     """
     redo = kinds_of_redo(text)
     for name in redo:
@@ -48,17 +49,18 @@ def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
 def wanted_stages(
     stages: Sequence[Stage], stage: str = "", until: str = "", *, redo: Sequence[str] = (), dry: bool = False
 ) -> list[Stage]:
-    """Returns the stages that ``--stage`` (the one kind that is wanted) and ``--until`` (the last kind) ask for.
+    """Returns the stages that ``--stage`` (only this kind) or ``--until`` (up to this kind) selects.
 
     Args:
       stages: All stages of the plan.
-      stage: The one kind that is wanted; "": all.
-      until: The last kind that is wanted; "": all.
-      redo: Kinds that are made again, which must be wanted.
-      dry: Whether nothing is run, so that what comes before ``stage`` need not be done.
+      stage: The only kind to run; "": all kinds.
+      until: The last kind to run; "": all kinds.
+      redo: Kinds to redo; the selection must include them.
+      dry: Whether this is a dry run. Then the stages that ``stage`` depends on need not be done.
 
     Raises:
-      UserError: Both are given, what comes before ``stage`` is not done, or a kind of ``redo`` is not wanted.
+      UserError: Both ``stage`` and ``until`` are given, a stage that ``stage`` depends on is not done, or a kind in
+        ``redo`` is not selected.
     """
     wanted = _wanted_stages(stages, stage, until, dry=dry)
     for name in redo:
@@ -75,7 +77,7 @@ def _wanted_stages(stages: Sequence[Stage], stage: str, until: str, *, dry: bool
         raise UserError("--stage and --until exclude each other: give one of them.")
     if not stage:
         last = KINDS.index(until or "report")
-        # What these need may be of a later kind: pseudo references are made by runs.
+        # A stage may depend on a later kind: pseudo references are made by trained runs.
         needed = requirements([each for each in stages if KINDS.index(each.kind) <= last])
         return [each for each in stages if each in needed]
     chosen = [each for each in stages if each.kind == stage]
@@ -91,25 +93,25 @@ def _wanted_stages(stages: Sequence[Stage], stage: str, until: str, *, dry: bool
 def run_stages(
     stages: Sequence[Stage], wanted: Sequence[Stage], redo: Sequence[str], work_dir: pathlib.Path, say: Say
 ) -> None:
-    """Runs the wanted stages of a plan that are not done or are to be made again.
+    """Runs the selected stages of a plan that are not done or are to be redone.
 
     Args:
       stages: All stages of the plan.
-      wanted: Those that are run.
-      redo: Kinds whose results are removed and made again. An interrupted call goes on if it is made again.
+      wanted: The selected stages.
+      redo: Kinds whose results are removed and made again. If the call is interrupted, repeating it resumes.
       work_dir: The folder of the experiment.
-      say: Told what happens, line by line.
+      say: Called with each progress message, line by line.
 
     Raises:
       UserError: A command failed.
-      Interrupted: SIGTERM or Ctrl-C came.
+      Interrupted: SIGTERM or Ctrl-C was received.
     """
     ran: set[pathlib.Path] = set()
     redone = Redo(work_dir, wanted, redo, say)
     for number, stage in enumerate(stages, start=1):
         if stage not in wanted:
             continue
-        # Averages and scores of a run that was trained just now cannot be those that are there.
+        # If a run has just been trained, existing averages and scores are outdated.
         again = stage.kind in ("average", "score", "compare") and any(need.marker in ran for need in stage.needs)
         due = redone.is_due(stage)
         if run_stage(stage, f"{number}/{len(stages)}", say, redo=due, again=again, removed=redone.removed):
@@ -118,7 +120,7 @@ def run_stages(
 
 
 def report_text(recipe: Recipe, book: RecipeBook, stages: Sequence[Stage], options: Options) -> str:
-    """Writes the report of the stages that are done; returns its text.
+    """Writes the report on the stages that are done and returns its text.
 
     Raises:
       UserError: Nothing has been scored.

@@ -1,4 +1,4 @@
-"""The recipes as a list, and a plan as commands for a shell."""
+"""Shows the recipes as a list, and a plan as shell commands."""
 
 import fnmatch
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ _STATES = {"to do": "", "begun": " (begun)", "done": " (done)", "changed": " (ma
 
 
 def list_text(book: RecipeBook, pattern: str = "") -> str:
-    """Returns the table of the recipes: name, where it stands in its paper, figures, and what keeps it from running.
+    """Returns the table of recipes: name, place in the paper, published figures, and what is missing to run it.
 
     Raises:
-      UserError: No recipe has such a name.
+      UserError: No recipe's name matches the pattern.
     """
     names = [name for name in book.names() if fnmatch.fnmatch(name, pattern or "*")]
     if not names:
@@ -35,7 +35,7 @@ def list_text(book: RecipeBook, pattern: str = "") -> str:
 def dry_run_text(
     recipe: Recipe, book: RecipeBook, stages: Sequence[Stage], options: Options, wanted: Sequence[Stage]
 ) -> str:
-    """Returns the commands of the wanted stages with what they are for, ready for a shell."""
+    """Returns the commands of the selected stages, with explanatory comments, ready for a shell."""
     paper = book.paper(recipe)
     lines = [f"# {recipe.name}: {paper.short}, {recipe.table}, {recipe.row}", f"# {paper.citation}"]
     lines += [f"# published: {key} {_shown(value)}" for key, value in recipe.published.items()]

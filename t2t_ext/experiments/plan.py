@@ -1,7 +1,7 @@
-"""From a recipe to the commands that carry it out.
+"""Turns a recipe into the commands that carry it out.
 
-Data, then for each seed training, averaging and scoring; where the data are to have pseudo references, before that the
-training of the two recipes that make them. What several recipes need is in the plan once.
+A plan first generates the data, then trains, averages and scores for each seed. If the data need pseudo references, the
+two recipes that make them are trained before that. A stage that several recipes need is in the plan only once.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from t2t_ext.experiments.sweep import folder_name
 from t2t_ext.search.directions import check_directions, directions_of
 
 KINDS = ("data", "pseudo", "train", "average", "score", "compare", "report")
-# Flags that say where and how fast something is computed, not what comes out.
+# Flags that determine where and how fast something is computed, but not the result.
 _NOT_IN_THE_RESULT = frozenset(
     {"data_dir", "tmp_dir", "output_dir", "output_data_dir", "warm_start_from", "translations_dir", "num_processes",
      "distribution", "tpu", "xla_compile", "worker_timeout", "log_step_count_steps", "t2t_usr_dir", "wait_minutes",
@@ -38,20 +38,20 @@ class Options:
     """The user's changes to a recipe, and the folders to use.
 
     Attributes:
-      work_dir: Where everything is put.
-      problem: In place of the recipes' problem; "": theirs.
-      tmp_dir: Where raw files are, or are downloaded to.
-      seeds: The seeds; empty: 1 up to the recipe's number.
-      teachers_seed: Of the runs that make pseudo references, which are made once for all seeds.
-      scale: Factor of all numbers of steps; 1 is the paper's.
-      train_steps: In place of the recipe's; 0: the recipe's.
+      work_dir: Folder for all output.
+      problem: Replaces the recipes' problem; "": keep it.
+      tmp_dir: Folder that raw files are in or are downloaded to; "": ``tmp`` in ``work_dir``.
+      seeds: The seeds; empty: 1 up to the recipe's number of seeds.
+      teachers_seed: Seed of the runs that make pseudo references; these are made once for all seeds.
+      scale: Factor by which all numbers of steps are multiplied; 1 keeps the paper's.
+      train_steps: Replaces the recipe's number of training steps; 0: keep it.
       hparams: Further changes to the hparams set, name -> value as text.
       train: Further flags of the trainer.
       datagen: Further flags of datagen.
       problem_options: Further options of the problem.
-      augment: Further flags of t2t_ext-augment, and ``models`` of recipes.
+      augment: Further flags of t2t_ext-augment, and ``models``, the number of runs of each translating recipe.
       decode: Further decode hparams.
-      beams: Beam sizes that are tried in place of the recipes' own; empty: theirs.
+      beams: Beam sizes to try instead of the recipes' own; empty: keep these.
       t2t_usr_dir: Folder of the user's own modules.
     """
 
@@ -72,7 +72,7 @@ class Options:
     t2t_usr_dir: str = ""
 
     def changes(self) -> list[str]:
-        """Returns what is not as the recipe says, for the report; empty where everything is."""
+        """Returns the deviations from the recipe, as flags, for the report; empty if there are none."""
         found = [f"--problem={self.problem}"] if self.problem else []
         found += [f"--teachers_seed={self.teachers_seed}"] if self.teachers_seed != 1 else []
         found += [f"--scale={self.scale:g}"] if self.scale != 1 else []
@@ -92,20 +92,20 @@ class Stage:
     """A command of an experiment.
 
     Attributes:
-      name: Such as ``train seed 1``.
+      name: The name, such as ``train`` or ``score test``.
       kind: One of ``KINDS``.
       command: The command without ``t2t_ext-``.
       flags: Its flags, name -> value.
-      folder: Where its marker and its log are.
-      output: What it makes: a folder or a file.
-      key: Digest of what determines its result: its flags and those of the stages before it.
-      seed: The seed, 0 where it has none.
+      folder: Folder that holds its marker and its log.
+      output: The folder or file that it makes.
+      key: Digest of everything that determines its result: its flags and those of the stages that it depends on.
+      seed: The seed; 0 if it has none.
       split: The split that is scored, or empty.
-      owner: The recipe that it belongs to, where that is another one, whose runs this one needs.
-      needs: The stages whose results it takes.
-      files: What its command line has besides flags.
-      system: The row of a report that it belongs to, where several systems are compared.
-      label: What its scores are of in the report: the split, or split and beam.
+      owner: The recipe that it belongs to, if that is another one, whose runs the executed recipe needs.
+      needs: The stages whose results it uses.
+      files: The positional arguments of its command line.
+      system: The recipe that it scores, which is a row of the report if several systems are compared.
+      label: The name of its scores in the report: the split, or split and beam.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Stage:
 
     @property
     def file_name(self) -> str:
-        """Name of its marker and log without ending; searches with other settings have their own."""
+        """Name of its marker and log, without extension; each choice of search settings has its own."""
         return f"score_{self.output.name}" if self.kind == "score" else self.name.replace(" ", "_")
 
     @property
@@ -156,7 +156,7 @@ class Stage:
 
     @property
     def marker(self) -> pathlib.Path:
-        """The file that notes that it was begun, and that it is done."""
+        """The file that records that the stage was begun, and later that it is done."""
         return self.folder / f"{self.file_name}.stage.json"
 
     def counted_flags(self) -> dict[str, str]:
@@ -165,10 +165,10 @@ class Stage:
 
 
 def plan(recipe: Recipe, book: RecipeBook, options: Options) -> list[Stage]:
-    """Returns the stages of a recipe in order; the report, which is no command, is not among them.
+    """Returns the stages of a recipe in the order in which they run, without the report, which is not a command.
 
     Raises:
-      UserError: The options do not go with the recipe.
+      UserError: The options do not fit the recipe.
     """
     _check_beams(recipe, options)
     planner = _Planner(recipe, book, options)
@@ -184,7 +184,7 @@ def plan(recipe: Recipe, book: RecipeBook, options: Options) -> list[Stage]:
 
 
 def _check_beams(recipe: Recipe, options: Options) -> None:
-    """Refuses beams that are said in two ways, or to a recipe that has no beam of its own."""
+    """Refuses beam sizes that are given in two ways, or for a recipe that reranks and has no beam of its own."""
     if options.beams and recipe.rerank:
         raise UserError(
             f"--beams={','.join(map(str, options.beams))}: {recipe.name} reranks lists of k translations, which "
@@ -198,7 +198,7 @@ def _check_beams(recipe: Recipe, options: Options) -> None:
 
 
 def requirements(stages: Sequence[Stage]) -> list[Stage]:
-    """Returns stages with all that they need, directly or not, each once; what is needed comes first."""
+    """Returns stages with all their direct and indirect dependencies, each once; dependencies come first."""
     found: dict[pathlib.Path, Stage] = {}
 
     def add(stage: Stage) -> None:
@@ -222,10 +222,10 @@ def assignments(values: Mapping[str, Any]) -> str:
 
 
 def scaled_train_flags(recipe: Recipe, options: Options) -> dict[str, Any]:
-    """Returns the trainer's settings of a recipe with the user's changes.
+    """Returns a recipe's flags for the trainer, with the user's changes.
 
     Raises:
-      UserError: Nothing sensible is left of the steps.
+      UserError: ``options.scale`` is not positive.
     """
     if options.scale <= 0:
         raise UserError(
@@ -244,14 +244,14 @@ def scaled_train_flags(recipe: Recipe, options: Options) -> dict[str, Any]:
 
 
 class _Planner:
-    """Puts the stages of recipes into one list, each once, by their markers, in the order in which they are run."""
+    """Collects the stages of recipes, each once (by its marker), in the order in which they are run."""
 
     def __init__(self, main: Recipe, book: RecipeBook, options: Options) -> None:
         self._main, self._book, self._options = main, book, options
         self.stages: dict[pathlib.Path, Stage] = {}
 
     def add_system(self, recipe: Recipe, seed: int) -> None:
-        """Adds all that it takes to score the splits of a recipe with a seed."""
+        """Adds all stages that are needed to score the splits of a recipe with a seed."""
         if recipe.rerank:
             for direction in BOTH:
                 self._trained(self._book.recipe(recipe.rerank[direction]), seed)
@@ -262,7 +262,7 @@ class _Planner:
                 self._scored(recipe, seed, split, beam)
 
     def add_comparison(self, systems: Sequence[Recipe], seed: int, split: str) -> None:
-        """Adds the comparison of systems on a split, where all of them translate it."""
+        """Adds the comparison on a split of those systems that translate it."""
         scored = [self._scored(system, seed, split) for system in systems if split in system.splits]
         read = [each.output.with_suffix(".jsonl") if each.command == "rerank" else each.output for each in scored]
         folder = run_folder(self._main.name, self._options, seed)
@@ -291,7 +291,7 @@ class _Planner:
         needs: Sequence[Stage],
         **more: Any,
     ) -> Stage:
-        """Returns the stage of the plan that is described; it is added where it is not yet there."""
+        """Returns the described stage of the plan, after adding it if it is not there yet."""
         stage = Stage(
             name=name, kind=kind, command=command, flags=flags, folder=folder, output=output, key="",
             needs=tuple(needs), **more,
@@ -310,7 +310,7 @@ class _Planner:
         return self._book.recipe(recipe.same_runs_as) if recipe.same_runs_as else recipe
 
     def _owner(self, recipe: Recipe) -> str:
-        """Returns the recipe's name, empty where it is the one that is carried out."""
+        """Returns the recipe's name, or "" if it is the recipe that is carried out."""
         return "" if recipe.name == self._runs_of(self._main).name else recipe.name
 
     def _problem(self, recipe: Recipe) -> str:
@@ -326,14 +326,14 @@ class _Planner:
         return {"t2t_usr_dir": self._options.t2t_usr_dir} if self._options.t2t_usr_dir else {}
 
     def _problem_flags(self, recipe: Recipe) -> dict[str, str]:
-        """Returns the flags that name the data of a recipe."""
+        """Returns the flags that identify the data of a recipe."""
         own = {} if self._options.problem else recipe.problem_options
         options = {**own, **self._options.problem_options}
         flags = {"problem": self._problem(recipe)}
         return flags | ({"problem_options": assignments(options)} if options else {})
 
     def _base_name(self, recipe: Recipe) -> str:
-        """Returns the name that the data of a recipe carry, which may depend on the problem's options."""
+        """Returns the base name of a recipe's data, which may depend on the problem's options."""
         flags = self._problem_flags(recipe)
         return registry.problem(flags["problem"], **problem_options.parse(flags.get("problem_options", ""))).base_name
 
@@ -342,7 +342,7 @@ class _Planner:
         folder = options.work_dir / "data"
         flags = {**self._problem_flags(recipe), **recipe.datagen, **options.datagen, **self._user_modules()}
         counted = _counted(flags)
-        # NAME and NAME_rev are usually made from the same files; other options are other data, beside those.
+        # NAME and NAME_rev are usually made from the same files. Other options give other data, in a folder beside.
         base = self._base_name(recipe)
         name = base if set(counted) == {"problem"} else f"{base}.{digest({**counted, 'problem': base})[:6]}"
         output = folder / name
@@ -355,7 +355,7 @@ class _Planner:
         return self.stages.setdefault(stage.marker, stage)
 
     def _pseudo_references(self, recipe: Recipe) -> Stage:
-        """Adds the pseudo references that a recipe is trained on, after the runs that make them."""
+        """Adds the pseudo references that a recipe is trained on, and before them the runs that make them."""
         problem = self._problem(recipe)
         if problem.endswith(SUFFIX):
             raise UserError(
@@ -371,7 +371,7 @@ class _Planner:
             **_without_directions(recipe.pseudo_references),
             **self._user_modules(),
             "data_dir": str(data.output),
-            "overwrite": True,  # only what was made with other models; whether that may be lost, check_unchanged says
+            "overwrite": True,  # only output of other models; check_unchanged decides whether it may be lost
         }
         name = data.output.name.replace(self._base_name(recipe), problem, 1)
         output = manifest_path(data.output, problem + SUFFIX)
@@ -380,7 +380,7 @@ class _Planner:
         )
 
     def _augmented(self, recipe: Recipe) -> Stage:
-        """Adds the augmented data that a recipe is trained on, after the runs that make them."""
+        """Adds the augmented data that a recipe is trained on, and before them the runs that make them."""
         said = {**recipe.augment, **self._options.augment}
         models = str(said.pop("models", 1))
         if not re.fullmatch(r"\d{1,9}", models) or not int(models):
@@ -419,7 +419,7 @@ class _Planner:
         return [self._book.recipe(names[direction]) for direction in BOTH]
 
     def _trained(self, recipe: Recipe, seed: int) -> Stage:
-        """Adds the run of a recipe's seed and all that comes before it; returns the stage whose weights count."""
+        """Adds a recipe's run with a seed and its dependencies; returns the stage whose weights are used."""
         recipe = self._runs_of(recipe)
         train = self._train(recipe, seed)
         if not recipe.average:
@@ -460,9 +460,9 @@ class _Planner:
         )
 
     def _hparams(self, recipe: Recipe) -> dict[str, Any]:
-        """Returns what a recipe and the user change in the hparams set.
+        """Returns the changes that a recipe and the user make to the hparams set.
 
-        What the user changes holds for every run of the plan; what another recipe's model does not have is left out.
+        The user's changes apply to every run of the plan. A change that another recipe's model cannot use is left out.
         """
         options = self._options
         known = registry.hparams(recipe.hparams_set)
@@ -481,16 +481,16 @@ class _Planner:
         return hparams
 
     def _directions(self, recipe: Recipe) -> int:
-        """Returns in how many directions the model of a recipe generates at once."""
+        """Returns the number of directions in which a recipe's model generates at once."""
         return directions_of(registry.hparams(recipe.hparams_set).override(assignments(self._hparams(recipe))))
 
     def _decode(self, recipe: Recipe) -> dict[str, str]:
-        """Returns the user's decode hparams, without those of two directions where the model generates in one."""
+        """Returns the user's decode hparams, without the two-direction ones if the model has one direction."""
         two_sided = not recipe.rerank and self._directions(recipe) == 2
         return {name: value for name, value in self._options.decode.items() if two_sided or not name.startswith("sb_")}
 
     def _scored(self, recipe: Recipe, seed: int, split: str, beam: int = 0) -> Stage:
-        """Adds what scores a split, with another beam than the recipe's where one is given."""
+        """Adds the stage that scores a split; a nonzero ``beam`` replaces the recipe's beam size."""
         decode = {**recipe.decode, **({"beam_size": beam} if beam else {}), **self._decode(recipe)}
         label = f"{split}, beam {beam}" if beam else split
         more = {"seed": seed, "split": split, "system": recipe.name, "label": label}
@@ -538,7 +538,7 @@ class _Planner:
 
 
 def _difference(stage: Stage, other: Stage) -> str:
-    """Returns in a sentence in what two stages of one place differ."""
+    """Returns a sentence that names the difference between two stages with the same marker."""
     ours, theirs = stage.counted_flags(), other.counted_flags()
     for name in sorted({*ours, *theirs}):
         if ours.get(name) != theirs.get(name):
@@ -559,10 +559,10 @@ def _takes(hparams: HParams, changes: Mapping[str, Any]) -> bool:
 
 
 def _read(hparams: HParams, changes: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Returns changes of hparams without those of some names that nothing would read."""
+    """Returns changes to hparams, without the named ones that would have no effect."""
     try:
         resolved = hparams.override(assignments(changes))
-    except UserError:  # told when the commands are checked
+    except UserError:  # reported when the commands are checked
         return dict(changes)
     unread = {name for name in names if name in changes and resolved.without_effect([name])}
     return {name: value for name, value in changes.items() if name not in unread}
@@ -577,7 +577,7 @@ def _both_runs(trained: Sequence[Stage], recipes: Sequence[Recipe]) -> dict[str,
 
 
 def _without_directions(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the further flags of a table that names two recipes."""
+    """Returns the flags in a table without ``l2r`` and ``r2l``, which name recipes."""
     return {name: value for name, value in flags.items() if name not in BOTH}
 
 
@@ -585,7 +585,7 @@ def _counted(flags: Mapping[str, Any]) -> dict[str, str]:
     """Returns the flags that determine a result, as text."""
     counted = {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
     search = counted.get("decode_hparams", "")
-    if any(name in search for name in NOT_IN_THE_RESULT):  # what has none stays as it is written
+    if any(name in search for name in NOT_IN_THE_RESULT):  # otherwise the text stays as it is written
         kept = _of_the_result(problem_options.parse(search, "decode_hparams"))
         counted = {**counted, "decode_hparams": assignments(kept)}
         if not kept:
@@ -594,10 +594,10 @@ def _counted(flags: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _of_the_result(decode: Mapping[str, str]) -> dict[str, str]:
-    """Returns the decode hparams that translations depend on."""
+    """Returns the decode hparams that affect the translations."""
     return {name: value for name, value in decode.items() if name not in NOT_IN_THE_RESULT}
 
 
 def _text(value: Any) -> str:
-    """Returns a value as a flag has it."""
+    """Returns a value as it is written in a flag."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Whether the data of an experiment are those of the raw files as these are now, and results those of the data."""
+"""Checks whether an experiment's data still match the raw files, and its results the data."""
 
 import datetime
 import pathlib
@@ -15,14 +15,13 @@ from t2t_ext.io import files
 
 
 def changes(stage: Stage, made: str) -> Iterator[str]:
-    """Yields, in words, which raw files of data hold other text than what the data were made from.
+    """Yields descriptions of the raw files whose text has changed since the data were made from them.
 
-    Files that are not there any more are not compared; those that have their size and have not been written since are
-    taken for the same.
+    Missing files are not compared. A file of the same size that has not been written since counts as unchanged.
 
     Args:
-      stage: Of the kind ``data``; done.
-      made: When, ISO 8601.
+      stage: A stage of the kind ``data`` that is done.
+      made: The time at which it was done, in ISO 8601.
     """
     if manifest := _manifest(stage):
         since = datetime.datetime.fromisoformat(made).timestamp()
@@ -30,13 +29,13 @@ def changes(stage: Stage, made: str) -> Iterator[str]:
         for split in problem.splits:
             try:
                 paths = problem.source_files(split, stage.flags["tmp_dir"])
-            except UserError:  # they are not there any more
+            except UserError:  # the files no longer exist
                 continue
             yield from changed_inputs(split, paths, manifest.inputs.get(split, []), since)
 
 
 def data_made_from(stage: Stage) -> dict[str, str]:
-    """Returns the data that a stage takes, name -> digest of the raw files that they were made from."""
+    """Returns the data that a stage uses: name -> digest of the raw files that they were made from."""
     found = {}
     for need in requirements(stage.needs):
         if need.kind == "data" and (manifest := _manifest(need)):
@@ -45,18 +44,18 @@ def data_made_from(stage: Stage) -> dict[str, str]:
 
 
 def made_from(stage: Stage) -> dict[str, str]:
-    """Returns the data that a stage takes, as ``data_made_from``, and its own text: path -> size in bytes, SHA-256."""
+    """Returns a stage's data, as ``data_made_from`` does, and its own text: path -> "SIZE SHA256", size in bytes."""
     own = [path for path in own_text(stage) if path.is_file()]
     return data_made_from(stage) | {str(path): f"{path.stat().st_size} {files.sha256_of_file(path)}" for path in own}
 
 
 def own_text(stage: Stage) -> list[pathlib.Path]:
-    """Returns the files that a stage takes besides data: the text that is translated back."""
+    """Returns the files that a stage uses besides the data: the text for back-translation."""
     return [pathlib.Path(path.strip()) for path in stage.flags.get("target_text", "").split(",") if path.strip()]
 
 
 def own_text_changes(stage: Stage, made: str, then: Mapping[str, str]) -> Iterator[str]:
-    """Yields, in words, which of a stage's own files hold other text now; as ``changes``."""
+    """Yields descriptions of a stage's own files whose text has changed; compares files as ``changes`` does."""
     since = datetime.datetime.fromisoformat(made).timestamp()
     for path in own_text(stage):
         size, _, sha256 = then.get(str(path), "").partition(" ")
@@ -66,12 +65,12 @@ def own_text_changes(stage: Stage, made: str, then: Mapping[str, str]) -> Iterat
 
 
 def manifest_of(stage: Stage) -> pathlib.Path:
-    """Returns where the manifest of a stage's data is, or will be."""
+    """Returns the path of the manifest of a stage's data, whether or not it exists yet."""
     return manifest_path(stage.output, registry.problem(stage.flags["problem"], **_options(stage)).base_name)
 
 
 def _manifest(stage: Stage) -> Manifest | None:
-    """Returns the manifest of data; None where it is not there or damaged, which is said where the data are read."""
+    """Returns the manifest of data; None if it is missing or damaged, which is reported when the data are read."""
     try:
         return Manifest.load(manifest_of(stage))
     except (FileNotFoundError, UserError):

@@ -1,17 +1,17 @@
-"""Recipes: published experiments as tables of TOML files.
+"""Recipes: published experiments as tables in TOML files.
 
-A file holds any number of recipes, a table each::
+A file holds any number of recipes, one table each::
 
     [he2018_table1_roen_baseline]
-    extends = "he2018_iwslt"                     # another table of any file, which gives what is not said here
+    extends = "he2018_iwslt"                     # another table of any file; it supplies the keys that are not set here
     row = "Ro-En, Transformer (small)"
     published = { test = 29.64 }
     problem = "translate_roen_iwslt14_he2018"
 
-Tables in it, such as hparams, are merged; the value ``"default"`` takes back one that is inherited. Two names are not
-recipes: ``papers`` (key -> citation) and ``coming`` (names that recipes may use although they are not registered in
-this version). A table with ``template = true`` is there to be extended only. This module imports no TensorFlow and
-knows no recipe.
+Nested tables, such as hparams, are merged with the inherited ones; the value ``"default"`` removes an inherited value.
+Two table names are not recipes: ``papers`` (key -> citation) and ``coming`` (names that recipes may use although they
+are not registered in this version). A table with ``template = true`` exists only to be extended. This module imports no
+TensorFlow and contains no recipe.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ from t2t_ext.errors import UserError, suggest
 from t2t_ext.evaluation import protocols
 
 CHECKPOINTS = ("averaged", "best", "latest")
-# What ``published`` may give besides the score of a split.
+# Keys that ``published`` may have besides the splits.
 OTHER_FIGURES = (
     "average", "parameters", "train_steps_per_second", "sentences_per_second", "first_tokens", "last_tokens",
 )  # fmt: skip
-# Flags of the commands that the experiment gives itself.
+# Flags of the commands that the experiment sets itself.
 OF_THE_EXPERIMENT = (
     "output_dir", "data_dir", "tmp_dir", "t2t_usr_dir", "problem", "problem_options", "model", "hparams_set",
     "warm_start_from", "output_data_dir",
@@ -38,13 +38,13 @@ OF_THE_EXPERIMENT = (
 STEPS_OF_SCHEDULES = ("learning_rate_warmup_steps", "learning_rate_decay_steps", "average_every")  # hparams
 _NOT_INHERITED = ("row", "published", "template", "same_runs_as", "beside", "beams")
 _ADDED_UP = ("notes", "needs")
-_TAKEN_BACK = "default"  # of a value in a table such as hparams: the one that is inherited does not count
+_TAKEN_BACK = "default"  # a value in a table such as hparams that removes the inherited value
 _MOST_DEEP = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """The source of recipes: its citation (authors, year, title, venue), and a short one such as ``He et al. 2018``."""
+    """The source of recipes: its citation (authors, year, title, venue) and a short form such as ``He et al. 2018``."""
 
     citation: str
     short: str
@@ -58,11 +58,11 @@ class Recipe:
       name: Its name.
       paper: Key of its paper.
       table: The paper's table, such as ``Table 1``.
-      row: The row's words.
-      published: Split -> the paper's score, and ``SPLIT LABEL`` -> a further score of a protocol that has several, as
-        ``test ROUGE-2``; also ``average`` of the scored splits, ``parameters``, ``train_steps_per_second``,
-        ``sentences_per_second``, and ``first_tokens`` and ``last_tokens``, the accuracy of the four tokens at both
-        ends, percent.
+      row: The label of the row.
+      published: The paper's figures: split -> score, and ``SPLIT LABEL`` -> a further score if the protocol has
+        several, such as ``test ROUGE-2``. Also ``average`` (the mean over the test splits), ``parameters``,
+        ``train_steps_per_second``, ``sentences_per_second``, and ``first_tokens`` and ``last_tokens``: the accuracy of
+        the first and of the last four tokens, in percent.
       problem: Registered name of the problem.
       problem_options: Its options.
       datagen: Further flags of t2t_ext-datagen.
@@ -70,28 +70,28 @@ class Recipe:
       hparams_set: Registered name of the hparams set.
       hparams: Changes to the set.
       train: Flags of t2t_ext-trainer; ``train_steps`` must be among them.
-      seeds: Seeds that the paper's figure is a mean over.
-      average: How many of the last checkpoints are averaged; 0 for none.
-      checkpoint: What translates: ``averaged``, ``best`` (on the development set) or ``latest``.
-      size: What stands for ``{size}`` in ``hparams_set``, where it does: tiny, small, base or big.
-      pseudo_references: ``l2r`` and ``r2l``, recipes whose runs (of seed 1) make the pseudo references that this one's
-        data have; further flags of t2t_ext-pseudo-references. Empty: none.
-      rerank: ``l2r`` and ``r2l``, recipes whose runs of the same seed rerank each other's translations, in place of a
-        run of this recipe's own; further flags of t2t_ext-rerank. Empty: nothing is reranked.
-      augment: How t2t_ext-augment makes the data that it is trained on: ``method``, ``forward`` and ``backward``
-        (recipes whose runs translate, the latter ``reversed``), ``models`` (how many of each recipe, of seeds from 1),
-        and further flags. Empty: it is trained on the data as they are.
+      seeds: Number of seeds; the paper's figure is a mean over them.
+      average: Number of last checkpoints that are averaged; 0: no averaging.
+      checkpoint: The checkpoint that translates: ``averaged``, ``best`` (on the development set) or ``latest``.
+      size: Replaces ``{size}`` in ``hparams_set``, if that contains it: tiny, small, base or big.
+      pseudo_references: ``l2r`` and ``r2l``: recipes whose runs (with ``Options.teachers_seed``, by default 1) make the
+        pseudo references in this recipe's data; also further flags of t2t_ext-pseudo-references. Empty: none.
+      rerank: ``l2r`` and ``r2l``: recipes whose runs with the same seed rerank each other's translations; this recipe
+        then has no run of its own. Also further flags of t2t_ext-rerank. Empty: nothing is reranked.
+      augment: How t2t_ext-augment makes the training data: ``method``, ``forward`` and ``backward`` (recipes whose runs
+        translate; the backward one is ``reversed``), ``models`` (number of runs of each recipe, with seeds from 1) and
+        further flags. Empty: training uses the data as they are.
       reversed: Whether it is trained on the problem's other direction.
       decode: Decode hparams.
-      beams: Beam sizes that are tried one after the other; empty: that of ``decode`` alone.
-      beside: Recipes that are carried out, too, and stand beside this one in the report.
+      beams: Beam sizes that are tried one after the other; empty: only the one in ``decode``.
+      beside: Recipes that are also carried out and appear next to this one in the report.
       splits: Splits that are translated and scored.
       scoring: Name of the scoring protocol.
-      warm_start: Recipe whose run of the same seed gives the first weights.
-      same_runs_as: Recipe whose runs this row shows; nothing but the report is made again.
-      hardware: What the paper trained on.
-      needs: What else it takes that is not in this version.
-      notes: What the paper leaves open, and its slips, with what is taken instead.
+      warm_start: Recipe whose run with the same seed provides the initial weights.
+      same_runs_as: Recipe whose runs this row reports on; only the report is made anew.
+      hardware: The hardware that the paper trained on.
+      needs: Further requirements that are not part of this version.
+      notes: Details that the paper leaves open, and its errors, with the choices made here.
     """
 
     name: str
@@ -127,12 +127,12 @@ class Recipe:
 
     @property
     def setting(self) -> str:
-        """What a report calls its setting where something is changed."""
+        """The name of the unchanged setting in a report on a changed one."""
         return "the published setting" if self.published else "the recipe's setting"
 
     @property
     def analyzed(self) -> bool:
-        """Whether its translations are analyzed, and compared with those of the recipes beside it."""
+        """Whether its translations are analyzed and compared with those of the recipes in ``beside``."""
         return not self.beams and (bool(self.beside) or bool({"first_tokens", "last_tokens"} & set(self.published)))
 
 
@@ -146,9 +146,9 @@ _OF_THE_RUNS = (
     "decode", "scoring", "warm_start", "pseudo_references", "rerank", "augment", "reversed",
 )  # fmt: skip
 _NEEDED = ("paper", "table", "row", "problem", "scoring")
-_OF_A_RUN = ("model", "hparams_set", "train")  # needed, but by a recipe that reranks what others translate
+_OF_A_RUN = ("model", "hparams_set", "train")  # required, except for a recipe that reranks
 _WHOLE_NUMBERS = ("train_steps", "local_eval_frequency", "eval_early_stopping_steps", "keep_checkpoint_max")
-_NUMBERS = ("beams",)  # lists of whole numbers; the others are lists of strings
+_NUMBERS = ("beams",)  # lists of whole numbers; all other lists contain strings
 BOTH = ("l2r", "r2l")  # directions
 AUGMENT_MODELS = ("forward", "backward")  # from source to target, from target to source
 _SIZE = "{size}"
@@ -159,14 +159,18 @@ class RecipeBook:
 
     Attributes:
       papers: Key -> paper.
-      coming: Kind (``models``, ``hparams_sets``, ``problems``) -> names that are not in this version.
+      coming: Kind (``models``, ``hparams_sets``, ``problems``) -> names that are not part of this version.
     """
 
     def __init__(self, folders: Iterable[pathlib.Path], size: str = "") -> None:
-        """Reads every TOML file of the folders, and files; a ``size`` replaces that of every recipe that has one.
+        """Reads recipes from TOML files.
+
+        Args:
+          folders: Folders, all of whose TOML files are read, or single files.
+          size: Replaces the size of every recipe that has one; "": no change.
 
         Raises:
-          UserError: A folder has none, a file is not TOML, a name is defined twice, or a recipe is invalid.
+          UserError: A folder has no TOML file, a file is not TOML, a name is defined twice, or a recipe is invalid.
         """
         self.papers: dict[str, Paper] = {}
         self.coming: dict[str, set[str]] = {"models": set(), "hparams_sets": set(), "problems": set()}
@@ -186,10 +190,10 @@ class RecipeBook:
         return sorted(name for name, table in self._tables.items() if not table.get("template"))
 
     def recipe(self, name: str) -> Recipe:
-        """Returns a recipe with what it inherits, checked.
+        """Returns a recipe with its inherited values, after checking it.
 
         Raises:
-          UserError: There is none of this name, or it is invalid; the message says what and where.
+          UserError: There is no recipe of this name, or it is invalid; the message says what is wrong and where.
         """
         if name not in self.names():
             raise UserError(f"There is no recipe {name!r}.{suggest(name, self.names())} --list shows all.")
@@ -211,7 +215,7 @@ class RecipeBook:
         return recipe
 
     def _needed(self, name: str, key: str, needed: str) -> Recipe:
-        """Returns a recipe that another one needs, which it must not need in turn."""
+        """Returns a recipe that another one needs; fails if the dependencies are circular."""
         if needed in (name, *self._being_checked):
             raise self._error(name, f"{key} = {needed!r} needs this recipe itself")
         self._being_checked.append(name)
@@ -221,7 +225,7 @@ class RecipeBook:
             self._being_checked.pop()
 
     def _check_translating(self, recipe: Recipe) -> None:
-        """Checks the recipes that a recipe takes translations from."""
+        """Checks the recipes whose translations a recipe uses."""
         for key, both in (("pseudo_references", recipe.pseudo_references), ("rerank", recipe.rerank)):
             others = [self.recipe(both[direction]) for direction in BOTH if both]
             for direction, other in zip(BOTH, others, strict=False):
@@ -237,11 +241,11 @@ class RecipeBook:
             raise self._error(recipe.name, "augment: the recipes of forward and backward differ in checkpoint")
 
     def missing(self, recipe: Recipe) -> list[str]:
-        """Returns what a recipe takes that is not in this version, in words; empty for one that can be run."""
+        """Returns descriptions of everything a recipe needs that this version lacks; empty if it can be run."""
         return self._missing(recipe, set())
 
     def _missing(self, recipe: Recipe, looked_at: set[str]) -> list[str]:
-        """Returns it of a recipe and of those that it names, which may name it in turn."""
+        """Returns what is missing for a recipe and those that it names, which may name it in turn."""
         if recipe.name in looked_at:
             return []
         looked_at.add(recipe.name)
@@ -258,7 +262,7 @@ class RecipeBook:
             found.append(f"{kind.replace('_', ' ')} {name} is not in this version")
         if recipe.problem in self.coming["problems"]:
             found.append(f"problem {recipe.problem} is not in this version")
-        found = found[:1]  # a model that is not there explains its hparams and data
+        found = found[:1]  # if the model is missing, its hparams set and problem usually are, too
         found += [f"{need} is not in this version" for need in recipe.needs]
         others = [name for _, name in _others(recipe)] + [recipe.same_runs_as, *recipe.beside]
         for other in others:
@@ -307,7 +311,7 @@ class RecipeBook:
             self.coming[kind].update(names)
 
     def _check_type(self, name: str, key: str, value: Any) -> None:
-        """Checks that a recipe has a key, and that its value is of the key's type."""
+        """Checks that a key is one of a recipe's, and that the value has the key's type."""
         if key not in _KEYS:
             raise self._error(name, f"unknown key {key!r}.{suggest(key, _KEYS)} Known: {', '.join(_KEYS)}")
         default: Any = {"extends": "", "template": False}.get(key, getattr(_EMPTY, key, ""))
@@ -322,7 +326,7 @@ class RecipeBook:
                 raise self._error(name, f"{key}.{inner} = {each!r} must be a string, a number, or true or false")
 
     def _merged(self, name: str, below: list[str]) -> dict[str, Any]:
-        """Returns a table with what it inherits."""
+        """Returns a table merged with everything it inherits."""
         table = dict(self._tables[name])
         parent = table.pop("extends", "")
         if not parent:
@@ -344,7 +348,7 @@ class RecipeBook:
         return merged
 
     def _checked(self, name: str, table: dict[str, Any]) -> Recipe:
-        """Returns a merged table as a recipe, checked."""
+        """Turns a merged table into a recipe and checks it."""
         table.pop("template", None)
         missing = [key for key in (*_NEEDED, *(() if table.get("rerank") else _OF_A_RUN)) if not table.get(key)]
         if missing:
@@ -359,7 +363,7 @@ class RecipeBook:
         return recipe
 
     def _check_values(self, recipe: Recipe) -> None:
-        """Checks a recipe's values together."""
+        """Checks a recipe's values, alone and in combination."""
         name = recipe.name
         if recipe.paper not in self.papers:
             close = suggest(recipe.paper, self.papers)
@@ -404,7 +408,7 @@ class RecipeBook:
                 raise self._error(name, f"beside: there is no recipe {other!r}.{suggest(other, self.names())}")
 
     def _check_augmentation(self, recipe: Recipe) -> None:
-        """Checks what a recipe says of the models that make its training data."""
+        """Checks a recipe's description of the models that make its training data."""
         name, said = recipe.name, recipe.augment
         if not said:
             return
@@ -434,7 +438,7 @@ class RecipeBook:
                 raise self._error(recipe.name, f"published.{figure} = {value!r} must be a number")
 
     def _error(self, name: str, what: str) -> UserError:
-        """Returns the error of a recipe, with its file."""
+        """Returns an error message about a recipe that names its file."""
         return UserError(f"{self._places[name]}, [{name}]: {what}.".replace("..", "."))
 
 

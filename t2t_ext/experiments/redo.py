@@ -1,4 +1,4 @@
-"""Which results ``--redo`` has still to remove: noted in a file, so that an interrupted command can be continued."""
+"""Records in a file which results ``--redo`` still has to remove, so that an interrupted command can be resumed."""
 
 import json
 import pathlib
@@ -18,21 +18,21 @@ class _Note(TypedDict):
 
 
 class Redo:
-    """The stages whose results are removed and made again, each once, however often the command is interrupted."""
+    """The stages whose results are removed and made again: each only once, even if the command is interrupted."""
 
     def __init__(self, work_dir: pathlib.Path, stages: Sequence[Stage], kinds: Sequence[str], say: Say) -> None:
-        """Reads the note of the same command, if it was interrupted; else all stages of the kinds are to be made again.
+        """Reads the record of the same command if that was interrupted; otherwise all stages of the kinds are due.
 
         Args:
           work_dir: The folder of the experiment.
-          stages: The stages that are wanted.
-          kinds: Kinds that the user wants to be made again.
-          say: Told that an interrupted command is continued.
+          stages: The selected stages.
+          kinds: Kinds that the user wants to redo.
+          say: Called with a message if an interrupted command is resumed.
 
         Raises:
-          UserError: The note is damaged.
+          UserError: The record is damaged.
         """
-        # Of these stages with these settings: other seeds may be at work in the same folder.
+        # One file for these stages with these settings: other seeds may be running in the same folder.
         self._path = work_dir / f"redo.{digest([(each.file_name, each.key) for each in stages])[:12]}.json"
         self._kinds = list(kinds)
         self._left = [str(each.marker.relative_to(work_dir)) for each in stages if is_redone(each, kinds)]
@@ -44,7 +44,7 @@ class Redo:
             pass
         except (OSError, stored.Damaged) as error:
             raise UserError(f"{self._path} is damaged ({error}). Remove it: --redo then begins anew.") from error
-        # What was removed may have been made since by another command: then this one is a new wish.
+        # If another command has since made everything again, this is a new request, not a resumed one.
         unfinished = note and any(
             state_of(each).word != "done" or str(each.marker.relative_to(work_dir)) in note["left"]
             for each in stages
@@ -59,11 +59,11 @@ class Redo:
         return str(stage.marker.relative_to(self._work_dir)) in self._left
 
     def removed(self, stage: Stage) -> None:
-        """Notes that a result was removed, and is now made again."""
+        """Records that a result was removed and is now being made again."""
         self._left.remove(str(stage.marker.relative_to(self._work_dir)))
         content = {"redo": self._kinds, "left": self._left}
         files.write_text_atomically(self._path, json.dumps(content, indent=1) + "\n")
 
     def end(self) -> None:
-        """Forgets it: everything was made."""
+        """Deletes the record, since everything was made again."""
         self._path.unlink(missing_ok=True)

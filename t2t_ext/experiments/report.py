@@ -1,4 +1,4 @@
-"""The report of an experiment: each seed's scores, mean and deviation, and the paper's figure beside them."""
+"""The report of an experiment: the scores of each seed, their mean and deviation, and the paper's figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,8 +25,8 @@ def write_report(
 ) -> str:
     """Writes ``report.txt``, ``report.json``, ``report.html`` and ``report.png`` into the recipe's folder.
 
-    ``beside`` and ``rows`` are the figures of the recipes that stand beside this one and their words in the table, by
-    name. Returns the text.
+    ``beside`` and ``rows`` are the figures and the row labels of the recipes shown next to this one, by name. Returns
+    the text.
     """
     systems = {**beside, recipe.name: figures}
     rows = {**rows, recipe.name: recipe.row}
@@ -41,7 +41,7 @@ def write_report(
         "figures": [figure.to_json() for figure in figures],
         "beside": {name: [figure.to_json() for figure in each] for name, each in beside.items()},
         "rows": {name: rows[name] for name in systems},
-        # The runs that a system's scores are of: seed -> one, or the two of reranking.
+        # The runs behind a system's scores: seed -> one run, or the two of reranking.
         "runs": {
             name: {
                 str(stage.seed): [str(run) for run in stage.runs]
@@ -100,7 +100,7 @@ def _build(
 
 
 def side_by_side(systems: Mapping[str, Sequence[Figure]], rows: Mapping[str, str]) -> Table:
-    """Returns a table with a line for each system: the mean over the seeds of each figure, and its words."""
+    """Returns a table with a line for each system: each figure's mean over the seeds, and the row label."""
     names = list(dict.fromkeys(figure.name for figures in systems.values() for figure in figures))
     lines = []
     for system, figures in systems.items():
@@ -110,7 +110,7 @@ def side_by_side(systems: Mapping[str, Sequence[Figure]], rows: Mapping[str, str
 
 
 def tests_section(compared: Mapping[str, Any]) -> Section:
-    """Returns one of ``comparisons`` as a table: what is certain about the differences to the baseline."""
+    """Returns one entry of ``comparisons`` as a table of differences to the baseline and their significance."""
     headings = [Column(""), Column(compared["label"], ".2f"), Column("95%", lambda half: f"± {half:.2f}")]
     headings += [Column("difference", "+.2f"), *columns("p (bootstrap)", "p (randomization)", format=".3f")]
     keys = ("score", "confidence", "difference", "p_bootstrap", "p_randomization")
@@ -120,7 +120,7 @@ def tests_section(compared: Mapping[str, Any]) -> Section:
 
 
 def _more(stages: Sequence[Stage]) -> list[Block]:
-    """Returns where the comparisons are, where the winners of reranking come from, and which directions won."""
+    """Returns the shares of the winning directions and of reranking's winners, and where the comparisons are."""
     lines = []
     for stage in stages:
         record = score_record(stage) if stage.kind == "score" else None
@@ -139,7 +139,7 @@ def _more(stages: Sequence[Stage]) -> list[Block]:
 def _pictures(
     recipe: Recipe, paper: Paper, systems: Mapping[str, Sequence[Figure]], options: Options
 ) -> tuple[bytes, bytes]:
-    """Draws the seeds' scores and the paper's as a line, as PNG and SVG; of several beams, a curve for each system."""
+    """Draws, as PNG and SVG, the seeds' scores with the paper's as a line; with several beams, a curve per system."""
     shown = [each for each in systems[recipe.name] if each.signature or each.name.startswith("average")]
     groups: dict[str, list[Figure]] = {}
     for each in shown:

@@ -1,4 +1,4 @@
-"""The results of an experiment: quantities with their value for each seed, mean, deviation, and the paper's figure."""
+"""The results of an experiment: quantities with a value for each seed, mean, deviation and the paper's figure."""
 
 import dataclasses
 import math
@@ -20,11 +20,12 @@ class Figure:
     """A quantity of the report.
 
     Attributes:
-      name: A split, or one of ``recipes.OTHER_FIGURES``.
-      label: What it is, such as ``BLEU_cased``.
+      name: A stage's label (a split, perhaps with a beam), ``LABEL SCORE`` for a further score, or one of
+        ``recipes.OTHER_FIGURES``.
+      label: What it measures, such as ``BLEU_cased``.
       by_seed: Seed -> value.
-      published: The paper's figure, None where it gives none.
-      signature: What makes the value comparable; empty where there is nothing to say.
+      published: The paper's figure; None if it gives none.
+      signature: The scoring signature, which makes the value comparable; empty if there is none.
     """
 
     name: str
@@ -40,11 +41,11 @@ class Figure:
 
     @property
     def deviation(self) -> float | None:
-        """The sample standard deviation over the seeds; None for a single one."""
+        """The sample standard deviation over the seeds; None for a single seed."""
         return statistics.stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
 
     def shown(self, value: float) -> str:
-        """Writes a value of this quantity for people."""
+        """Returns a value of this quantity, formatted for the report."""
         return f"{value:,.0f}" if self.name == "parameters" else f"{value:.2f}"
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class Figure:
 
 
 def collect(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
-    """Returns the figures of a recipe, or of one beside it, whose stages are done, those of the splits first."""
+    """Returns the figures of a recipe for the stages that are done, those of the splits first."""
     found: dict[str, dict[int, ScoreRecord]] = {}
     runs: dict[int, list[pathlib.Path]] = {}
     splits: dict[str, str] = {}
@@ -79,7 +80,7 @@ def collect(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
 
 
 def _averages(recipe: Recipe, figures: Sequence[Figure], splits: Mapping[str, str]) -> list[Figure]:
-    """Returns the means over the test sets, one for each search that was tried."""
+    """Returns the means of the main score over the test sets, one for each beam size."""
     found, figures = [], [figure for figure in figures if figure.name in splits]
     for ending in dict.fromkeys(figure.name.removeprefix(splits[figure.name]) for figure in figures):
         tests = [each for each in figures if splits[each.name] != "dev" and each.name == splits[each.name] + ending]
@@ -94,7 +95,7 @@ def _averages(recipe: Recipe, figures: Sequence[Figure], splits: Mapping[str, st
 def _other_figures(
     recipe: Recipe, found: Mapping[str, Mapping[int, ScoreRecord]], runs: Mapping[int, Sequence[pathlib.Path]]
 ) -> list[Figure]:
-    """Returns parameters and speeds; of runs that translate together the parameters, and the time of a step, add up."""
+    """Returns parameters and speeds; if runs translate together, their parameters and their times per step add up."""
     parameters, steps, sentences = {}, {}, {}
     for seed in {seed: None for records in found.values() for seed in records}:
         last = [checkpoints.list_checkpoints(run)[-1:] for run in runs[seed]]
@@ -121,7 +122,7 @@ def _other_figures(
 
 
 def _end_figures(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
-    """Returns the accuracy at both ends, the mean over the test sets, where translations were analyzed."""
+    """Returns the accuracy at both ends, averaged over the test sets, if translations were analyzed."""
     compared = [stage for stage in stages if stage.kind == "compare" and stage.output.exists()]
     tests = [stage for stage in compared if stage.split != "dev"] or compared
     values: dict[str, list[float]] = {"first": [], "last": []}
@@ -142,7 +143,7 @@ def _end_figures(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
 
 
 class _LoggedTime(TypedDict):
-    """What is read of a line of the log."""
+    """The fields that are read from a line of the log."""
 
     kind: str
     step: stored.Count
@@ -173,7 +174,7 @@ class _Ends(TypedDict):
 
 
 class _Compared(TypedDict):
-    """What is read of the report of t2t_ext-compare."""
+    """The fields that are read from the report of t2t_ext-compare."""
 
     names: list[str]
     scores: list[_ComparedScore]
@@ -181,10 +182,10 @@ class _Compared(TypedDict):
 
 
 def comparisons(stages: Sequence[Stage]) -> list[dict[str, Any]]:
-    """Returns the first score of every comparison that is done, for ``report.json``.
+    """Returns the first score of every finished comparison, for ``report.json``.
 
-    Each is ``split``, ``seed``, ``label``, ``baseline``, and ``systems``: name -> ``score``, ``confidence`` (half the
-    width of the 95 % interval) and, of all but the baseline, ``difference``, ``p_bootstrap``, ``p_randomization``.
+    Each has ``split``, ``seed``, ``label``, ``baseline`` and ``systems``: name -> ``score``, ``confidence`` (half the
+    width of the 95 % interval) and, except for the baseline, ``difference``, ``p_bootstrap``, ``p_randomization``.
     """
     found = []
     for stage in stages:
@@ -205,7 +206,7 @@ def comparisons(stages: Sequence[Stage]) -> list[dict[str, Any]]:
 
 
 def _train_steps_per_second(metrics: pathlib.Path) -> float:
-    """Returns the median over the log's lines, the first (which holds the start) left out where there are others."""
+    """Returns the median speed over the log's lines, without the first, which includes start-up, if there are more."""
     rates, before = [], 0
     for line in metrics.read_bytes().splitlines() if metrics.exists() else []:
         try:

@@ -1,4 +1,4 @@
-"""Whether a training's run has the hparams that its set and flags give now."""
+"""Checks whether a run was trained with the hparams that its hparams set and flags yield now."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from t2t_ext.runs.run_directory import RunDirectory
 
 
 def changes(stage: Stage) -> Iterator[str]:
-    """Yields, in words, which hparams of a training's run are not those that are asked for now.
+    """Yields descriptions of the hparams of a training stage's run that differ from the requested ones.
 
-    What keeps the run from being read is said where it is read.
+    Yields nothing if the run cannot be read; this is reported where the run is used.
     """
     set_name, overrides = stage.flags["hparams_set"], stage.flags.get("hparams", "")
     try:

@@ -1,7 +1,7 @@
-"""Carries out the stages of an experiment: commands in processes of their own, each begun, logged and noted as done.
+"""Runs the stages of an experiment: each command in a process of its own, logged and recorded in a marker file.
 
-A stage is done when its marker says so, was written for the same settings, and its output is there. A stage that was
-interrupted is begun again; the commands themselves resume where they stopped.
+A stage is done if its marker says so and was written for the same settings, and if its output exists. An interrupted
+stage is started again; the commands themselves resume where they stopped.
 """
 
 import contextlib
@@ -35,18 +35,18 @@ _INTERRUPTED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 _SECONDS_BETWEEN_LINES = 20.0
 _SECONDS_TO_END = 300.0
 _HOST = socket.gethostname()
-_DEAR = ("data", "pseudo", "train")  # kinds whose results are not thrown away without being asked to
+_DEAR = ("data", "pseudo", "train")  # kinds whose results are removed only at the user's request
 
 
 class Interrupted(BaseException):
-    """SIGTERM or Ctrl-C came while a stage was running; it has ended in an orderly way.
+    """SIGTERM or Ctrl-C was received while a stage was running; the stage has ended in an orderly way.
 
     Attributes:
-      exit_status: What the command returns.
+      exit_status: The exit status for the command.
     """
 
     def __init__(self, exit_status: int) -> None:
-        """Notes the status."""
+        """Stores the status."""
         super().__init__()
         self.exit_status = exit_status
 
@@ -56,9 +56,9 @@ class State:
     """The progress of a stage.
 
     Attributes:
-      word: ``done``, ``to do``, ``begun`` (interrupted, resumes) or ``changed`` (made with other settings or from other
-        text).
-      differences: What differs, in words, where it is ``changed``.
+      word: ``done``, ``to do``, ``begun`` (interrupted; it can be resumed) or ``changed`` (made with other settings,
+        from other text, or before a stage that it depends on was made again).
+      differences: Descriptions of the differences if it is ``changed``.
     """
 
     word: str
@@ -66,7 +66,7 @@ class State:
 
 
 def state_of(stage: Stage) -> State:
-    """Finds out how far a stage is.
+    """Returns the progress of a stage.
 
     Raises:
       UserError: The marker is damaged.
@@ -84,9 +84,9 @@ def state_of(stage: Stage) -> State:
         return State("changed", differences or ("a stage before it",))
     if differences := _changes_of_text(stage, marker) or _changes_of_hparams(stage):
         return State("changed", differences)
-    if marker["status"] != "done" and stage.kind != "score":  # scores that were begun may be of former weights
+    if marker["status"] != "done" and stage.kind != "score":  # unfinished scores may belong to earlier weights
         return State("begun")
-    # Data of the same text are the same whenever made.
+    # Data from the same text are the same, no matter when they were made.
     needs = [(need.title, _read_marker(need)) for need in stage.needs if need.kind != "data"]
     newer = [title for title, own in needs if own and own["status"] == "done" and own["time"] > marker["time"]]
     if newer:
@@ -95,7 +95,7 @@ def state_of(stage: Stage) -> State:
 
 
 def _changes_of_text(stage: Stage, marker: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns, in words, what else the raw files hold now, or the data hold, than what a result was made from."""
+    """Returns descriptions of the raw text or data that have changed since a result was made from them."""
     if stage.kind == "data":
         return tuple(raw_text.changes(stage, marker["time"])) if marker["status"] == "done" else ()
     now, then = raw_text.data_made_from(stage), marker.get("text", {})
@@ -110,10 +110,11 @@ def _changes_of_hparams(stage: Stage) -> tuple[str, ...]:
 
 
 def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
-    """Refuses to lose data or runs that were made with other settings or text, unless ``redo`` names their kind.
+    """Refuses to replace data or runs that were made with other settings or text, unless ``redo`` names their kind.
 
     Raises:
-      UserError: A stage of such a kind was made with other settings or from other text.
+      UserError: Data, pseudo references or a run were made with other settings, from other text, or from something that
+        ``redo`` makes again.
     """
     for stage in stages:
         if stage.kind not in _DEAR or is_redone(stage, redo) or not stage.output.exists():
@@ -137,7 +138,7 @@ def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
 
 
 def is_redone(stage: Stage, redo: Sequence[str]) -> bool:
-    """Returns whether the user wants a stage's result removed and made again; those of other recipes are left alone."""
+    """Returns whether a stage's result is to be removed and made again; other recipes' results are never redone."""
     return stage.kind in redo and not stage.owner
 
 
@@ -154,19 +155,19 @@ def run_stage(
 
     Args:
       stage: The stage.
-      number: Such as ``3/12``, for messages.
-      say: Told what happens, line by line.
-      redo: Remove what is there and make it again.
-      again: Run it even if it is done, as what comes before it has been run; what is there stays, but for scores, which
-        are those of other weights.
-      removed: Told when ``redo`` has removed what was there, before it is made again.
+      number: The stage's number for messages, such as ``3/12``.
+      say: Called with each progress message, line by line.
+      redo: Remove the existing output and make it again.
+      again: Run it even if it is done, because a stage that it depends on has just been run. Existing output is kept,
+        except for scores, which belong to other weights.
+      removed: Called after ``redo`` has removed the output, before it is made again.
 
     Returns:
       Whether it was run.
 
     Raises:
-      UserError: The command failed, or another process is running it; the message names stage, log and what to do.
-      Interrupted: SIGTERM or Ctrl-C; the command has been told and has ended.
+      UserError: The command failed, or another process is running it; the message names the stage and what to do.
+      Interrupted: SIGTERM or Ctrl-C was received; the command was signaled and has ended.
     """
     title = f"[{number}] {stage.title}"
     if state_of(stage).word == "done" and not redo and not again:
@@ -184,8 +185,8 @@ def run_stage(
 def _run_alone(
     stage: Stage, title: str, say: Say, *, redo: bool, again: bool, removed: Callable[[Stage], None]
 ) -> bool:
-    """Does the work of ``run_stage`` for the one experiment that holds the stage's lock."""
-    files.remove_leftovers(stage.folder)  # markers that a killed experiment was writing
+    """Does the work of ``run_stage`` while this experiment holds the stage's lock."""
+    files.remove_leftovers(stage.folder)  # markers left half-written by a killed experiment
     state = state_of(stage)
     if state.word == "done" and not redo and not again:
         say(f"{title}: done meanwhile by another experiment")
@@ -200,12 +201,12 @@ def _run_alone(
             )
         stage.marker.unlink(missing_ok=True)
         if stage.kind == "data":
-            # As of pseudo references; what other recipes have made beside the data, such as these, stays.
+            # Only the manifest, as for pseudo references below: other recipes' output beside the data is kept.
             raw_text.manifest_of(stage).unlink(missing_ok=True)
         elif stage.output.is_dir():
             files.remove_directory(stage.output)
         elif stage.kind == "pseudo":
-            stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written again
+            stage.output.unlink(missing_ok=True)  # the manifest: files without one are written again
         if redo:
             removed(stage)
     say(f"{title}{': resumes' if state.word == 'begun' else ''}\n    {stage.command_line}")
@@ -235,16 +236,17 @@ def _run_alone(
 
 
 def _is_of_other_weights(stage: Stage, state: State, *, again: bool) -> bool:
-    """Returns whether scores are those of a run that was made again: their steps would be taken for its own.
+    """Returns whether existing scores belong to other weights and must be removed.
 
-    Translations that another protocol is to score are kept.
+    Otherwise they would be taken for scores of the new run at the same steps. If only the scoring protocol has changed,
+    the translations are kept.
     """
     changed = [each for each in state.differences if not each.startswith("--scoring:")]
     return stage.kind == "score" and (again or bool(changed))
 
 
 def _run(stage: Stage, say: Say) -> tuple[int, str]:
-    """Runs the command of a stage; returns its status and the last line that it printed."""
+    """Runs the command of a stage; returns its exit status and the last nonempty line that it printed."""
     command = [sys.executable, "-m", _module(stage), *stage.arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     shown = _Shown(say)
@@ -258,9 +260,9 @@ def _run(stage: Stage, say: Say) -> tuple[int, str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            start_new_session=True,  # Ctrl-C comes to us alone: it is handed on once
+            start_new_session=True,  # Ctrl-C reaches only this process, which forwards it once
         )
-        with _handing_on(process) as stopped:  # it ends with us, too, where the marker cannot be written
+        with _handing_on(process) as stopped:  # also ends the process if the marker cannot be written
             _write_marker(stage, "begun", pid=process.pid, host=_HOST)
             for line in process.stdout or ():
                 log.write(line)
@@ -275,13 +277,13 @@ def _run(stage: Stage, say: Say) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def _handing_on(process: subprocess.Popen) -> Iterator[list[int]]:
-    """Hands SIGINT and SIGTERM on to a process, which ends in its own orderly way; yields the status to end with."""
+    """Forwards SIGINT and SIGTERM to a process so that it can end in an orderly way; yields a list of exit statuses."""
     stopped: list[int] = []
 
     def hand_on(number: int, frame: Any) -> None:
         stopped.append(128 + number)
         with contextlib.suppress(ProcessLookupError):
-            # Whoever asks twice does not want to wait.
+            # A second signal means that the user does not want to wait.
             process.send_signal(number if len(stopped) == 1 else signal.SIGKILL)
 
     before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -290,7 +292,7 @@ def _handing_on(process: subprocess.Popen) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if process.poll() is None:  # an error of ours, such as a full disk
+        if process.poll() is None:  # this process had an error, such as a full disk
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_SECONDS_TO_END)
@@ -298,7 +300,7 @@ def _handing_on(process: subprocess.Popen) -> Iterator[list[int]]:
 
 
 class _Shown:
-    """Shows on one line, or now and then, what a command prints."""
+    """Shows a command's output: on one line of a terminal that is overwritten, elsewhere a line now and then."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -307,7 +309,7 @@ class _Shown:
         self._pending = ""
 
     def line(self, text: str) -> None:
-        """Takes a line of the command."""
+        """Receives a line that the command has printed."""
         if self._terminal:
             width = shutil.get_terminal_size((100, 24)).columns - 5
             sys.stdout.write(f"\r\x1b[K    {text[:width]}")
@@ -320,7 +322,7 @@ class _Shown:
             self._pending = ""
 
     def end(self, *, whole: bool) -> None:
-        """Shows the last line, if it is not shown; what a command that failed said last is a part of the error."""
+        """Shows the last line if it is not shown yet, unless the command failed: then the error includes that line."""
         if self._terminal:
             sys.stdout.write("\n")
         elif self._pending and whole:
@@ -351,7 +353,7 @@ class _RerankedScores(TypedDict):
 
 
 class Reranked(TypedDict):
-    """What is read of the report of t2t_ext-rerank."""
+    """The fields that are read from the report of t2t_ext-rerank."""
 
     winners: dict[str, float]
     lines: stored.Count
@@ -360,7 +362,7 @@ class Reranked(TypedDict):
 
 
 def score_record(stage: Stage) -> ScoreRecord | None:
-    """Returns what the last checkpoint of a scoring stage scored, or both runs together; None where nothing has.
+    """Returns the scores of a scoring stage: those of its last checkpoint, or of reranking; None if there are none.
 
     Raises:
       UserError: The file with the scores is damaged.
@@ -387,10 +389,10 @@ def score_record(stage: Stage) -> ScoreRecord | None:
 
 
 def read_output(stage: Stage, schema: Any) -> Any:
-    """Returns what a stage wrote as JSON.
+    """Returns the content of a stage's JSON output.
 
     Raises:
-      UserError: It is damaged.
+      UserError: The file cannot be read or is damaged.
     """
     try:
         return stored.read(stage.output, schema)
@@ -399,12 +401,16 @@ def read_output(stage: Stage, schema: Any) -> Any:
 
 
 def _end_orphan(stage: Stage, say: Say) -> None:
-    """Ends what an experiment that was killed on this machine left running."""
+    """Ends the process of this stage that a killed experiment left running on this machine.
+
+    Raises:
+      UserError: The process does not end.
+    """
     marker = _read_marker(stage)
     if marker is None or marker["status"] != "begun" or marker.get("host", _HOST) != _HOST:
         return
     pid = marker.get("pid", 0)
-    # As it was begun: now it may have other flags, such as those of speed.
+    # The command line as it was started: flags that do not affect the result, such as speed, may have changed.
     begun = shlex.split(marker["command"])[1:] if "command" in marker else stage.arguments
     command = [_module(stage), *begun]
     if not _is_running(pid, command):
@@ -424,7 +430,7 @@ def _module(stage: Stage) -> str:
 
 
 def _is_running(pid: int, command: Sequence[str]) -> bool:
-    """Returns whether a process with this number runs a command with its arguments (numbers are reused)."""
+    """Returns whether the process with this id runs this command with its arguments (ids are reused)."""
     if not pid:
         return False
     try:
@@ -434,12 +440,12 @@ def _is_running(pid: int, command: Sequence[str]) -> bool:
     try:
         running = os.fsdecode(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")[:-1]
     except OSError:
-        return sys.platform != "linux"  # elsewhere there is no /proc: the number is all there is
+        return sys.platform != "linux"  # elsewhere there is no /proc, so the id must be trusted
     return running[-len(command) :] == list(command)
 
 
 class _Marker(TypedDict):
-    """What is read of the file that says how a stage went."""
+    """The fields that are read from a stage's marker file."""
 
     status: str
     key: str

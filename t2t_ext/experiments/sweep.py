@@ -1,7 +1,7 @@
-"""Every checkpoint of a run translated and scored as it appears (T2T's t2t-translate-all and t2t-bleu in one).
+"""Translates and scores every checkpoint of a run as it appears (T2T's t2t-translate-all and t2t-bleu in one).
 
-The model is loaded once; each checkpoint's weights are put into it in turn. What is scored stays scored: a sweep that
-is stopped and started again resumes with what is missing.
+The model is built once; the weights of each checkpoint are loaded into it in turn. Scores are kept: a sweep that is
+stopped and started again continues with the missing checkpoints.
 """
 
 import contextlib
@@ -44,16 +44,16 @@ class SweepConfig:
     """The text and the checkpoints of a sweep.
 
     Attributes:
-      name: Name of the text, such as ``dev``; the folder of the translations begins with it.
+      name: Name of the text, such as ``dev``; part of the name of the translations' folder.
       sources: The lines to translate, or sources of feature vectors.
-      scorer: How translations are scored, and against what.
-      decode_hparams: How they are searched for.
-      checkpoints: Folder of the run whose checkpoints are taken: ``checkpoints``, ``averaged`` or ``best``.
+      scorer: Scores the translations; it holds the references.
+      decode_hparams: Settings of the search.
+      checkpoints: Folder of the run whose checkpoints are used: ``checkpoints``, ``averaged`` or ``best``.
       wait_minutes: How long to wait for the next checkpoint of a run that is not over; 0: not at all.
-      min_steps: Checkpoints of fewer steps are passed over.
-      every_steps: Only checkpoints whose step is a multiple of this, and the last one; 0: all.
-      parent: Folder for the folder of the translations; None: ``RUN/translations``.
-      last_only: Only the newest checkpoint that is there.
+      min_steps: Checkpoints with fewer steps are skipped.
+      every_steps: Use only checkpoints whose step is a multiple of this, and the last one of a finished run; 0: all.
+      parent: Parent of the translations' folder; None: ``RUN/translations``.
+      last_only: Use only the newest existing checkpoint.
     """
 
     name: str
@@ -72,9 +72,9 @@ class Sweep:
     """Translates and scores the checkpoints of a run.
 
     Attributes:
-      table: The scores, in ``table.folder``.
-      board_dir: Where the curves for TensorBoard are.
-      deleted: Steps of checkpoints that were gone before they could be read.
+      table: The scores, stored in ``table.folder``.
+      board_dir: Folder of the curves for TensorBoard.
+      deleted: Steps of checkpoints that were deleted before they could be read.
       damaged: Steps of checkpoints that could not be read.
     """
 
@@ -82,7 +82,8 @@ class Sweep:
         """Prepares a sweep; nothing is translated yet, and TensorFlow is not imported.
 
         Raises:
-          UserError: Nothing to translate, no references, the folder cannot be made, or another process works on it.
+          UserError: There is nothing to translate, the folder cannot be made, its records are damaged, or another
+            process is using it.
         """
         if not config.sources:
             raise UserError(f"{config.name} has no lines: there is nothing to translate.")
@@ -100,18 +101,18 @@ class Sweep:
         self._scoring = digest(config.scorer.settings())
 
     def run(self, progress: Progress | None = None) -> ScoreTable:
-        """Translates and scores until all checkpoints are done and no further one is to be waited for.
+        """Translates and scores until all checkpoints are done and there is no further one to wait for.
 
         Raises:
-          UserError: The run has no checkpoint, weights do not fit, memory or the disk is full, or another process works
-            on the same folder.
+          UserError: The run has no checkpoint, there are no references, the weights do not fit, memory or the disk is
+            full, or another process is using the same folder.
         """
         with self._locked():
             self.table.reopen()
             return self._run_alone(progress)
 
     def _locked(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps other processes from the folder; the lock is beside it, since the folder can get another name."""
+        """Locks the folder against other processes; the lock is beside the folder, which may be renamed."""
         return locks.held(
             self._folder.with_name(f".{self._folder.name}.lock"),
             f"translates into {self._folder}",
@@ -134,7 +135,7 @@ class Sweep:
         waited_since = time.monotonic()
         with curves(self.board_dir, self.table.records) as add_points:
             while True:
-                is_over = not self._may_wait()  # asked first: the last checkpoint is there before the run is over
+                is_over = not self._may_wait()  # checked first: a run writes its last checkpoint before it ends
                 path = self._next()
                 if path is None and (is_over or not self._wait(waited_since)):
                     break
@@ -146,7 +147,7 @@ class Sweep:
         return self.table
 
     def _check_run(self) -> None:
-        """Refuses a folder that was named and has the translations of another run, which is still there."""
+        """Refuses a ``--translations_dir`` folder with translations of another run that still exists."""
         if self._config.parent is None:
             return
         here = str(self._run.path.resolve())
@@ -169,7 +170,7 @@ class Sweep:
             )
 
     def _score_anew(self) -> None:
-        """Scores kept translations again whose references or protocol have changed; no checkpoint is needed for it."""
+        """Rescores kept translations if the references or the protocol have changed; this needs no checkpoint."""
         for record in self.table.records:
             path = self.table.folder / record.translations
             if record.scoring == self._scoring:
@@ -189,7 +190,7 @@ class Sweep:
             self._write_table()
 
     def _candidates(self) -> list[pathlib.Path]:
-        """Returns the checkpoints that are there and asked for, oldest first."""
+        """Returns the existing checkpoints that the settings select, oldest first."""
         config = self._config
         found = checkpoints.list_checkpoints(self._run.path / config.checkpoints)
         if config.last_only:
@@ -203,7 +204,7 @@ class Sweep:
         ]
 
     def _next(self) -> pathlib.Path | None:
-        """Returns the oldest checkpoint that is to be translated and is not yet."""
+        """Returns the oldest checkpoint that is still to be translated; None if there is none."""
         for path in self._candidates():
             step = _step(path)
             if step in self.damaged:
@@ -214,14 +215,14 @@ class Sweep:
             try:
                 weights = _weights_digest(path)
             except UserError:
-                continue  # what was scored is there; that its checkpoint is gone or damaged does not matter
+                continue  # its scores exist, so a missing or damaged checkpoint does not matter
             if record.weights != weights:
                 self._say(f"step {step} was trained again since it was translated; it is translated again")
                 return path
         return None
 
     def _translate(self, path: pathlib.Path, progress: Progress | None) -> ScoreRecord | None:
-        """Translates with a checkpoint and scores; None where it is gone or damaged."""
+        """Translates with a checkpoint and scores; returns None if the checkpoint is deleted or damaged."""
         step = _step(path)
         try:
             weights = _weights_digest(path)
@@ -248,7 +249,7 @@ class Sweep:
         prepared = [text_lines.one_line(each[0].prepared) for each in found]
         name = f"{path.name}.txt"
         _write_lines(self.table.folder / name, texts)
-        self.table.remove_companions(name)  # of another time
+        self.table.remove_companions(name)  # from an earlier translation
         if prepared != texts:
             _write_lines(_prepared_path(self.table.folder / name), prepared)
         if translator.two_sided:
@@ -284,7 +285,7 @@ class Sweep:
         return record
 
     def _load(self, path: pathlib.Path) -> "Translator":
-        """Returns the translator, which the first checkpoint makes, with a checkpoint's weights."""
+        """Returns the translator with a checkpoint's weights; the first call builds it."""
         from t2t_ext.models.seq2seq import Seq2Seq
         from t2t_ext.translation.translator import Translator
 
@@ -292,7 +293,7 @@ class Sweep:
             self._translator = Translator.load(self._run.path, path, self._config.decode_hparams)
         else:
             model = self._translator.model
-            assert isinstance(model, Seq2Seq)  # of one run
+            assert isinstance(model, Seq2Seq)  # a single run, not an ensemble
             model.assign(checkpoints.load_arrays(path, checkpoints.read_info(path).users_group), origin=path)
         return self._translator
 
@@ -326,7 +327,7 @@ class Sweep:
         return waits and not training_is_over(self._run.path)
 
     def _wait(self, since: float) -> bool:
-        """Waits a little for the next checkpoint; returns False where it has waited for as long as it may."""
+        """Waits briefly for the next checkpoint; returns False once the waiting time is used up."""
         minutes, waited = self._config.wait_minutes, time.monotonic() - since
         if waited >= 60 * minutes:
             self._say(f"no new checkpoint in {minutes:g} minutes (--wait_minutes); the run is not over")
@@ -339,8 +340,8 @@ class Sweep:
 
 
 def training_is_over(run_path: pathlib.Path) -> bool:
-    """Returns whether a run has made all its steps, or was stopped early, so that no checkpoint is to come."""
-    run = RunDirectory.open(run_path)  # opened again: a run that is resumed may be given more steps
+    """Returns whether a run has made all its steps or was stopped early, so that no checkpoint will follow."""
+    run = RunDirectory.open(run_path)  # read anew each time: a resumed run may be given more steps
     known = {name: value for name, value in run.config.training.items() if name in TrainingSettings.names()}
     settings = TrainingSettings(**known)
     found = checkpoints.list_checkpoints(run_path)
@@ -355,9 +356,10 @@ def training_is_over(run_path: pathlib.Path) -> bool:
 
 
 def folder_name(text: str, folder: str, hparams: DecodeHParams) -> str:
-    """Returns the name of the folder of translations: text, checkpoints and search, as T2T names its files.
+    """Returns the name of the translations' folder: text, checkpoints and search settings, similar to T2T's file names.
 
-    The checkpoints' folder is one of ``FOLDERS``. What is neither the beam nor its alpha shows as a digest.
+    ``folder``, the checkpoints' folder, is one of ``FOLDERS``. Search settings other than beam size and alpha appear as
+    a digest if they are not the defaults.
     """
     name = "" if folder == "checkpoints" else f"{folder}."
     name += f"{text}.beam{hparams.beam_size}.alpha{hparams.alpha:g}"
@@ -367,18 +369,18 @@ def folder_name(text: str, folder: str, hparams: DecodeHParams) -> str:
 
 
 def _board_name(folder: str, parent: pathlib.Path | None) -> str:
-    """Returns the name of a sweep's curves in the run, which sweeps into several folders each have for themselves."""
+    """Returns the name of a sweep's folder of curves; each parent folder of translations has its own."""
     return folder if parent is None else f"{folder}.{digest(str(parent.resolve()))[:6]}"
 
 
 def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
-    # Digests of these name folders: the class is called as it was when the first of them were made.
+    # Digests of these settings are part of folder names, so the class keeps the name that it had in the first folders.
     settings = {**hparams.to_dict(), "class": "t2t_ext.hyperparameters:DecodeHParams"}
     return {name: value for name, value in settings.items() if name not in NOT_IN_THE_RESULT}
 
 
 def _searched(hparams: DecodeHParams) -> list[Any]:
-    """Returns what the translations of a text depend on; of a shortlist, what its file holds."""
+    """Returns the search settings that affect translations, and the digest of the shortlist file if there is one."""
     settings = _search_settings(hparams)
     if not hparams.shortlist or not (path := inputs.on_disk(pathlib.Path(hparams.shortlist).expanduser())).is_file():
         return [settings]
@@ -386,7 +388,7 @@ def _searched(hparams: DecodeHParams) -> list[Any]:
 
 
 def _digestible(source: str | FeatureSource) -> str | list[Any]:
-    """Returns what stands for a source in a digest: a line itself; of feature vectors the name, shape and SHA-256."""
+    """Returns what represents a source in a digest: the line itself, or name, shape and SHA-256 of feature vectors."""
     if isinstance(source, str):
         return source
     rows = np.ascontiguousarray(source.rows)
@@ -394,7 +396,7 @@ def _digestible(source: str | FeatureSource) -> str | list[Any]:
 
 
 def _weights_digest(path: pathlib.Path) -> str:
-    """Returns a digest of the weights that a checkpoint translates with."""
+    """Returns a digest of the weights of a checkpoint that are used for translation."""
     info = checkpoints.read_info(path)
     prefix = f"{info.users_group}."
     return digest({name: entry["sha256"] for name, entry in info.files.items() if name.startswith(prefix)})
@@ -416,7 +418,7 @@ def _write_lines(path: pathlib.Path, lines: Sequence[str]) -> None:
 
 
 def _read_lines(path: pathlib.Path) -> list[str]:
-    """Returns the lines of a file, which end at LF only; none where there is no such file."""
+    """Returns the lines of a file, which end at LF only; an empty list if the file cannot be read."""
     try:
         return path.read_bytes().decode("utf-8", errors="replace").split("\n")[:-1]
     except OSError:

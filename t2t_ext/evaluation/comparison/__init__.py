@@ -1,1 +1,1 @@
-"""Comparisons of systems that translated the same text: paired tests, analyses, pages."""
+"""Compares systems that translated the same text: paired tests, analyses and report pages."""

@@ -1,8 +1,8 @@
-"""A sheet for people who count what translations repeat and leave out, without knowing whose they are.
+"""Creates a sheet on which evaluators count repeated and missing words, without knowing which system is which.
 
-Zhou et al. (2019), table 8, after Tu et al. (2016): of 100 sentences drawn at random four evaluators counted the source
-words that each system translated twice (over-translation) or not at all (under-translation). The counting is theirs;
-this draws the sentences and hides the systems, whose order is another one in every sentence.
+In Zhou et al. (2019), table 8, after Tu et al. (2016), four evaluators judged 100 sentences drawn at random. They
+counted the source words that each system translated twice (over-translation) or not at all (under-translation). People
+do the counting; this module draws the sentences and hides the systems, whose order changes from sentence to sentence.
 """
 
 import csv
@@ -24,12 +24,12 @@ def make_sheet(
     source: Sequence[str],
     count: int = DEFAULT_SENTENCES,
 ) -> tuple[str, str]:
-    """Draws sentences, or takes all where there are fewer, and hides the systems; the same files give the same sheet.
+    """Draws ``count`` sentences (all if there are fewer) and hides the systems; the same texts give the same sheet.
 
     Returns:
-      The sheet and its key, CSV each. The sheet: line, source, its words, references, translations A, B, ..., and for
-      each an empty column for the source words translated twice and one for those not translated. The key: line, and
-      whose translation A, B, ... is.
+      The sheet and its key, both as CSV. The columns of the sheet: line, source, number of source words, references,
+      translations A, B, ..., and for each translation two empty columns: for source words translated twice and for
+      those not translated. The columns of the key: line, and for A, B, ... the system that made the translation.
 
     Raises:
       UserError: There are more systems than letters.
@@ -53,7 +53,7 @@ def make_sheet(
 
 def _csv(rows: Sequence[Sequence[str]]) -> str:
     text = io.StringIO()
-    # A carriage return within a line would end a row, as csv leaves it without quotes.
+    # A carriage return within a line would end the row, since csv does not quote it.
     cells = ([harmless(cell.replace("\r", " ")) for cell in row] for row in rows)
     csv.writer(text, lineterminator="\n").writerows(cells)
     return text.getvalue()

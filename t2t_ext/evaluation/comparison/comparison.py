@@ -1,9 +1,9 @@
 """Compares systems that translated the same text: scores, paired tests and the analyses of the papers, in one object.
 
     comparison = compare({"base": lines_a, "big": lines_b}, [references], source=source)
-    print(compare_text.render(comparison))
+    print(report.build(comparison).text())
 
-Everything random has a fixed seed: the same files give the same report.
+All random numbers have a fixed seed: the same files give the same report.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ from t2t_ext.evaluation.comparison import (
 )
 
 Lines = Sequence[str]
-_LONG_WORDS = 15  # characters a word, space included, in no language that separates words
-FORMAT = 1  # of as_dict(), raised where a reader of older files would go wrong
+_LONG_WORDS = 15  # more characters per word, space included, than in any language that separates words by spaces
+FORMAT = 1  # version of as_dict(); increased when readers of older files would misread new ones
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,16 +33,16 @@ class Settings:
     """Settings of a comparison.
 
     Attributes:
-      protocols: Names of the protocols; the first one with words, not characters, is what the analyses use.
-      language: The target language's code, "" if it is unknown.
-      resamples: Samples of the bootstrap, for intervals and for the paired test; None for 1,000, or fewer where
-        there are many segments.
-      trials: Trials of approximate randomization; None for 10,000, or fewer where there are many segments.
-      length_bins: Where bins of source length begin.
-      length_unit: What lengths are counted in, for the report: ``words``, ``subwords`` or ``characters``.
-      sentences: How many differing sentences are shown.
-      end_tokens: How many tokens an end of a sentence has.
-      all_pairs: Whether every system is tested against every other one, and not only against the first.
+      protocols: Names of the protocols; the analyses use the first BLEU among them, or compute one if there is none.
+      language: The target language's code; "" if it is unknown.
+      resamples: Number of bootstrap samples for intervals and for the paired test; None: 1,000, or fewer if there are
+        many segments.
+      trials: Number of trials of approximate randomization; None: 10,000, or fewer if there are many segments.
+      length_bins: Lengths at which a new bin of source lengths begins.
+      length_unit: Unit of the lengths, for the report: ``words``, ``subwords`` or ``characters``.
+      sentences: Number of differing sentences to show.
+      end_tokens: Number of tokens at each end of a sentence whose accuracy is computed.
+      all_pairs: Whether every system is tested against every other one, not only against the first.
     """
 
     protocols: Sequence[str] = (protocols.DEFAULT, "chrf")
@@ -64,8 +64,8 @@ class ProtocolScores:
       protocol: The protocol's name.
       label: The metric's label.
       systems: The score by system.
-      tests: Each system against the first; empty for one system.
-      pairs: Each system against every one before it; empty for fewer than three, or where it was not asked for.
+      tests: Tests of each system against the first; empty for a single system.
+      pairs: Tests of each system against every one before it; empty for fewer than three systems or if not requested.
     """
 
     protocol: str
@@ -83,18 +83,18 @@ class Comparison:
       names: The systems, the baseline first.
       segments: Number of segments.
       references: Number of sets of references.
-      settings: How it was computed.
+      settings: The settings used.
       analyzed: The metric whose tokens and scores the analyses use, as ``protocol label``.
-      scores: Scores and tests.
-      length_of: Whose lengths make the bins: ``source`` or ``reference``.
-      by_length: BLEU and lengths by source length.
-      ends: Accuracy at both ends by system.
-      frequencies_of: Where word frequencies were counted: ``training text`` or ``references``.
-      by_frequency: Buckets of words by system.
+      scores: Scores and tests of each metric.
+      length_of: The text whose lengths define the bins: ``source`` or ``reference``.
+      by_length: BLEU and lengths by the length of that text.
+      ends: Accuracy at both ends, by system.
+      frequencies_of: The text in which word frequencies were counted: ``training text`` or ``references``.
+      by_frequency: Words grouped by frequency, by system.
       differing: The sentences that differ most.
-      by_direction: Of systems that generate in both directions, the sentences that each direction won.
-      sentence_chrf: chrF of each sentence by system.
-      notes: Notes for the reader, a sentence each.
+      by_direction: For systems that generate in both directions, the sentences that each direction won.
+      sentence_chrf: chrF of each sentence, by system.
+      notes: Notes for the reader, one sentence each.
     """
 
     names: Sequence[str]
@@ -114,7 +114,7 @@ class Comparison:
     notes: Sequence[str]
 
     def wins(self) -> dict[str, tuple[int, int, int]]:
-        """Returns by system, without the baseline: sentences with higher, lower and equal chrF than the baseline's."""
+        """Returns system -> numbers of sentences with higher, lower and equal chrF than the baseline's."""
         baseline, *others = self.names
         result = {}
         for name in others:
@@ -143,23 +143,24 @@ def compare(
     settings: Settings | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> Comparison:
-    """Compares systems, or analyses one.
+    """Compares several systems, or analyzes a single one.
 
     Args:
-      systems: Translations by name, the baseline first; tokenized where the protocols say so.
-      references: One list per set of references, of the same kind.
-      source: The source, for lengths and for the report; without it lengths are those of the first reference.
-      source_lengths: Lengths of the source where they are not the number of its words.
-      train_text: Target side of the training data, as lines of the same kind, for word frequencies.
-      directions: System -> the direction that won each segment (``l2r``, ``r2l``), of those with both.
-      settings: How; by default ``Settings()``.
-      report: Called with what is being computed.
+      systems: Translations by name, the baseline first; tokenized if the protocols require it.
+      references: One list per set of references, in the same form.
+      source: The source, for lengths and for the report; without it, lengths are those of the first reference.
+      source_lengths: Lengths of the source, if other than the number of words.
+      train_text: Target side of the training data, as lines in the same form, for word frequencies.
+      directions: System -> the winning direction of each segment (``l2r``, ``r2l``), for systems with both directions.
+      settings: The settings; by default ``Settings()``.
+      report: Called with a description of each step as it begins.
 
     Returns:
       The comparison.
 
     Raises:
-      UserError: No systems, unequal numbers of segments, none at all, protocols that want different kinds of text.
+      UserError: There are no systems or no segments, the numbers of segments differ, the protocols need different forms
+        of text, or a setting is invalid.
     """
     settings = settings or Settings()
     chosen = protocols.check_names(settings.protocols)
@@ -211,7 +212,7 @@ def _token_analyses(
     train_text: Iterable[str] | None,
     settings: Settings,
 ) -> dict[str, Any]:
-    """Returns the fields of a comparison that come from single tokens."""
+    """Returns the fields of a comparison that are computed from individual tokens."""
     tokens = _by_system(systems, lambda lines: segment_statistics.tokens_of(bleu, lines))
     expected = [segment_statistics.tokens_of(bleu, lines) for lines in references]
     counted = itertools.chain(*expected)
@@ -255,7 +256,7 @@ def _first(
     references: Sequence[Lines],
     language: str,
 ) -> tuple[str, Any]:
-    """Returns the first metric of a kind, or that of the protocol that fits the text, with its name."""
+    """Returns name and metric: the first whose label begins with ``kind``, or else the metric of ``fitting``."""
     for protocol, label, metric in made:
         if label.startswith(kind):
             return f"{protocol} {label}", metric

@@ -1,7 +1,7 @@
-"""The sentences on which systems differ most, with their differing words marked.
+"""Finds the sentences on which systems differ most, and marks the differing words.
 
-Sentences are ordered by the range of the systems' chrF (Popović 2015) of the sentence; sentence BLEU is shown beside
-it. A single system's worst sentences are shown instead.
+Sentences are ordered by the difference between the systems' highest and lowest chrF (Popović 2015); sentence BLEU is
+shown as well. For a single system, its worst sentences are shown instead.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ class Word:
 
     Attributes:
       text: The word.
-      in_reference: Whether it is part of the longest common sequence with the closest reference.
-      shared: Whether all systems have it, in the same sequence; always true where there is one system.
+      in_reference: Whether it is part of the sequence of words shared with the closest reference.
+      shared: Whether all systems have it, in the same order; always true for a single system.
     """
 
     text: str
@@ -29,7 +29,7 @@ class Word:
 
 @dataclasses.dataclass(frozen=True)
 class SentenceView:
-    """One system's translation of a sentence: chrF2, and BLEU, smoothed, both 0 to 100, and its words."""
+    """One system's translation of a sentence: its chrF2 and its smoothed BLEU, both 0 to 100, and its words."""
 
     chrf: float
     bleu: float
@@ -41,7 +41,7 @@ class DifferingSentence:
     """A sentence and its translations.
 
     Attributes:
-      number: The line, from 1.
+      number: The line number, from 1.
       source: The source, or None.
       references: The references.
       systems: The translations by name.
@@ -56,15 +56,15 @@ class DifferingSentence:
 
 
 def sentence_scores(metric: Any, hypotheses: Sequence[str]) -> list[float]:
-    """Returns a metric's score of each sentence; the metric is made with its references."""
+    """Returns a metric's score of each sentence; the metric was created with its references."""
     counts = segment_statistics.by_segment(metric, hypotheses)
     return [float(segment_statistics.score_of(metric, counts, [i]).score) for i in range(len(counts))]
 
 
 def most_differing(chrf: Mapping[str, Sequence[float]], count: int) -> list[int]:
-    """Returns the numbers (from 0) of the sentences to show, the greatest differences in chrF first.
+    """Returns the numbers (from 0) of the sentences to show, the largest differences in chrF first.
 
-    Sentences on which all systems are equally good are not shown. Of one system they are its worst sentences.
+    Sentences with the same chrF in all systems are not shown. For a single system, they are its worst sentences.
     """
     rows = list(zip(*chrf.values(), strict=True))
     if len(chrf) == 1:
@@ -83,10 +83,10 @@ def differing_sentences(
     source: Sequence[str] | None = None,
     count: int = 20,
 ) -> list[DifferingSentence]:
-    """Finds the sentences that differ most, at most ``count``, greatest difference first, and marks their words.
+    """Returns at most ``count`` sentences that differ most, largest difference first, with their words marked.
 
-    ``chrf`` and ``bleu`` are sacrebleu's metrics or subclasses, made with the references; BLEU's tokens are what is
-    marked.
+    ``chrf`` and ``bleu`` are sacrebleu's metrics or subclasses, created with the references. The words are BLEU's
+    tokens.
     """
     chrf_scores = {name: sentence_scores(chrf, lines) for name, lines in systems.items()}
     bleu_counts = {name: segment_statistics.by_segment(bleu, lines) for name, lines in systems.items()}
@@ -105,10 +105,10 @@ def differing_sentences(
 
 
 def mark_words(bleu: Any, texts: Mapping[str, str], references: Sequence[str]) -> dict[str, tuple[Word, ...]]:
-    """Marks each system's words of a sentence: are they in the reference, do all systems have them?
+    """Returns each system's words of a sentence, marked by whether the reference and all other systems have them.
 
-    What is compared are BLEU's tokens; what is shown keeps its case where the metric ignores it. Each system is
-    compared with the reference that it shares most with.
+    The comparison uses BLEU's tokens; the returned words keep their case even if the metric ignores it. Each system is
+    compared with the reference that it shares most words with.
     """
     seen = dict(zip(texts, segment_statistics.tokens_of(bleu, texts.values()), strict=True))
     written = dict(zip(texts, segment_statistics.tokens_as_written(bleu, list(texts.values())), strict=True))
@@ -125,6 +125,6 @@ def mark_words(bleu: Any, texts: Mapping[str, str], references: Sequence[str]) -
 
 
 def _common(words: Sequence[str], others: Sequence[str]) -> set[int]:
-    """Returns the positions of the words that both have, in the same order."""
+    """Returns the positions in ``words`` of the words that both sequences have in the same order."""
     blocks = difflib.SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
     return {position for block in blocks for position in range(block.a, block.a + block.size)}

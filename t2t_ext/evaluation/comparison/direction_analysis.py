@@ -1,7 +1,7 @@
-"""Which direction won: the translations of a model that generates in both directions, by the one that was chosen.
+"""Analyzes the translations of a model that generates in both directions by the direction that won each sentence.
 
-Zhou et al. (2019), section 4.7, report the share of the left-to-right direction (58.6%). Here each direction's part of
-the text is scored, too, for all systems: a direction that wins easy sentences is not therefore the better one.
+Zhou et al. (2019), section 4.7, report the share of the left-to-right direction (58.6%). Here the sentences won by each
+direction are also scored for all systems, since a direction that wins the easy sentences is not necessarily better.
 """
 
 import dataclasses
@@ -15,14 +15,14 @@ DIRECTIONS = ("l2r", "r2l")
 
 @dataclasses.dataclass(frozen=True)
 class DirectionPart:
-    """The sentences whose translation one direction of a system won.
+    """The sentences that one direction of a system won.
 
     Attributes:
       direction: ``l2r`` or ``r2l``.
-      sentences: How many there are.
-      share: Their share of all sentences that a direction won, 0 to 1.
-      bleu: BLEU of these sentences by system; None where there are none.
-      average_length: Mean tokens of a translation by system; None likewise.
+      sentences: The number of these sentences.
+      share: Their share of all sentences that either direction won, 0 to 1.
+      bleu: BLEU of these sentences, by system; None if there are none.
+      average_length: Mean number of tokens of their translations, by system; None if there are none.
     """
 
     direction: str
@@ -33,9 +33,10 @@ class DirectionPart:
 
 
 def by_direction(bleu: Any, systems: Mapping[str, Sequence[str]], directions: Sequence[str]) -> list[DirectionPart]:
-    """Scores the sentences that each direction won: ``l2r``, ``r2l``, or "" where there was nothing to translate.
+    """Scores the sentences that each direction won.
 
-    The metric is sacrebleu's BLEU or a subclass, made with its references.
+    ``bleu`` is sacrebleu's BLEU or a subclass, created with its references. ``directions`` gives the winner of each
+    sentence: ``l2r``, ``r2l``, or "" if there was nothing to translate.
     """
     parts = [[number for number, won in enumerate(directions) if won == direction] for direction in DIRECTIONS]
     results = segment_statistics.results_of_parts(bleu, systems, parts)

@@ -1,4 +1,4 @@
-"""BLEU and length by the length of the source, as the papers plot them.
+"""Computes BLEU and translation length by source length, as the papers plot them.
 
 Bins are left-closed: ``10-20`` holds 10 to 19 words. (Ampomah et al. 2021, figure 5: ``<10``, ``10-20``, ...,
 ``>50`` in subwords; He et al. 2018, Liu et al. 2020, figure 3, and Zhou et al. 2019, figure 9: bins not stated.)
@@ -18,16 +18,17 @@ DEFAULT_EDGES = (10, 20, 30, 40, 50)
 
 @dataclasses.dataclass(frozen=True)
 class LengthBin:
-    """The sentences of some source lengths.
+    """The sentences within a range of source lengths.
 
     Attributes:
-      label: ``<10``, ``10-20``, ..., ``>50``.
-      sentences: How many there are.
-      bleu: BLEU by system, None where there are no sentences.
-      length_ratio: Tokens of the translations over tokens of their closest references, by system; None where there
+      label: The range: ``<10``, ``10-20``, ..., ``>50``.
+      sentences: Number of these sentences.
+      bleu: BLEU by system; None if there are no sentences.
+      length_ratio: Tokens of the translations divided by tokens of their closest references, by system; None if there
         are no sentences or no reference tokens.
-      average_length: Mean number of tokens of a translation, by system; None where there are no sentences.
-      average_reference_length: Mean number of tokens of the closest references of the first system.
+      average_length: Mean number of tokens of a translation, by system; None if there are no sentences.
+      average_reference_length: Mean number of tokens of the first system's closest references; None if there are no
+        sentences.
     """
 
     label: str
@@ -39,7 +40,7 @@ class LengthBin:
 
 
 def bin_labels(edges: Sequence[int]) -> list[str]:
-    """Returns the names of the bins between edges.
+    """Returns the labels of the bins that the edges define.
 
     Raises:
       UserError: The edges do not increase, or are not positive.
@@ -51,7 +52,7 @@ def bin_labels(edges: Sequence[int]) -> list[str]:
 
 
 def group_by_length(lengths: Sequence[int], edges: Sequence[int] = DEFAULT_EDGES) -> list[list[int]]:
-    """Returns the numbers (from 0) of the sentences in each bin; a length that is an edge opens the next bin."""
+    """Returns the numbers (from 0) of the sentences in each bin; a length equal to an edge belongs to the next bin."""
     groups: list[list[int]] = [[] for _ in range(len(edges) + 1)]
     for sentence, length in enumerate(lengths):
         groups[bisect.bisect_right(edges, length)].append(sentence)
@@ -64,9 +65,9 @@ def by_length(
     lengths: Sequence[int],
     edges: Sequence[int] = DEFAULT_EDGES,
 ) -> list[LengthBin]:
-    """Scores the sentences of each length of the source, in whatever unit, in bins from the shortest to the longest.
+    """Scores the sentences in bins of source length, from the shortest to the longest.
 
-    The metric is sacrebleu's BLEU or a subclass, made with its references.
+    ``bleu`` is sacrebleu's BLEU or a subclass, created with its references. ``lengths`` may be in any unit.
 
     Raises:
       UserError: The edges do not increase, or are not positive.

@@ -1,4 +1,4 @@
-"""The figures of a comparison, as SVG that stands alone. matplotlib is imported when something is drawn."""
+"""Draws the figures of a comparison as self-contained SVG. matplotlib is imported only when something is drawn."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from t2t_ext.reporting import figures
 
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
 _NAME_LENGTH = 20
-# BLEU of fewer sentences says little: a line to it would look like a result.
+# BLEU of fewer sentences says little, but a drawn line would look like a result.
 _LEAST_SENTENCES = 10
 
 
 def scores(comparison: Comparison, block: int) -> bytes:
-    """Draws one metric's scores with their confidence intervals; returns SVG."""
+    """Draws the scores of metric number ``block`` with their confidence intervals; returns SVG."""
     values = comparison.scores[block]
 
     def draw(axes: Any) -> None:
@@ -43,7 +43,7 @@ def ratio_by_length(comparison: Comparison) -> bytes:
 
 
 def ends(comparison: Comparison) -> bytes:
-    """Draws the accuracy at the first and last positions; returns SVG."""
+    """Draws the accuracy of tokens at the first and last positions; returns SVG."""
     count = comparison.settings.end_tokens
 
     def draw(axes: Any) -> None:
@@ -107,7 +107,7 @@ def _by_length(
 
 
 def drawn_bins(sentences: Sequence[int]) -> list[bool]:
-    """Returns which bins of so many sentences are drawn: those of ten and more, or all where there is none of them."""
+    """Returns whether to draw each bin: those with ten or more sentences, or all bins if no bin has that many."""
     enough = [count >= _LEAST_SENTENCES for count in sentences]
     return enough if any(enough) else [True] * len(enough)
 

@@ -1,4 +1,4 @@
-"""A comparison of systems as a report: text for a terminal, and one HTML page with figures."""
+"""Presents a comparison of systems as a report: text for a terminal, and one HTML page with figures."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _MISSING = "-"
 
 
 def build(comparison: Comparison) -> Report:
-    """Returns the whole report; figures are drawn when its page is made."""
+    """Returns the whole report; figures are drawn only when its page is created."""
     references = f"{comparison.references} reference{'s' if comparison.references > 1 else ''}"
     against = f"; the baseline is {comparison.names[0]}" if len(comparison.names) > 1 else ""
     heading = f"{', '.join(comparison.names)}: {comparison.segments} segments, {references}{against}"
@@ -30,7 +30,7 @@ def build(comparison: Comparison) -> Report:
 
 
 def _scores(comparison: Comparison, number: int) -> Section:
-    """Returns the scores of one metric with their confidence and their tests."""
+    """Returns the scores of one metric with their confidence intervals and tests."""
     block = comparison.scores[number]
     tests = {test.system: test for test in block.tests}
     headings = columns("system", block.label, "95% confidence")
@@ -66,7 +66,7 @@ def _scores(comparison: Comparison, number: int) -> Section:
 
 
 def p_value(value: float) -> str:
-    """Writes a probability: four decimals, with a star below 0.05."""
+    """Returns a p-value as text: four decimals, with a star if it is below 0.05."""
     return f"{value:.4f}{' *' if value < 0.05 else ''}"
 
 
@@ -184,7 +184,7 @@ def _sentences(comparison: Comparison) -> list[Block]:
 
 
 def _marked(view: SentenceView, alone: bool) -> Either:
-    """Returns the words: on a terminal with brackets around each run of words that differ, on a page in classes."""
+    """Returns the words; differing ones are in brackets on a terminal and in elements with classes on a page."""
     text, inside = "", False
     for word in view.words:
         differs = not word.in_reference if alone else not word.shared

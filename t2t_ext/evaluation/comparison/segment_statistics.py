@@ -1,7 +1,7 @@
-"""What a metric counts in each segment, kept, so that scores of parts of a corpus cost next to nothing.
+"""Keeps a metric's counts of each segment, so that scores of parts of a corpus cost next to nothing.
 
-sacrebleu's metrics are sums over segments followed by a formula. Its paired tests use the same two methods of a
-metric (``_extract_corpus_statistics`` and ``_aggregate_and_compute``).
+sacrebleu's metrics are sums over segments followed by a formula. This module uses the same two methods of a metric as
+sacrebleu's paired tests (``_extract_corpus_statistics`` and ``_aggregate_and_compute``).
 """
 
 import collections
@@ -21,9 +21,10 @@ _SEGMENTS_AT_ONCE = 200
 def metrics_of(
     protocol: Protocol, systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], language: str = ""
 ) -> dict[str, Any]:
-    """Makes the metrics of a protocol, by label, that have counted the translations of these systems and only these.
+    """Returns a protocol's metrics by label, which can score only these systems, whose counts they already hold.
 
-    References are counted part by part: their n-grams take several thousand bytes a segment.
+    References are counted part by part, since their n-grams take several thousand bytes per segment. If a metric has
+    ``whole_corpus``, the metrics are created with all references and count when they are called; see ``remember``.
     """
     import numpy as np
 
@@ -60,10 +61,10 @@ def _counted(
 
 
 def remember(metric: Any) -> Any:
-    """Makes a metric keep what it counted for each translation, for tests that count more than once.
+    """Makes a metric cache its counts for each system's translations, for tests that need them more than once.
 
-    It must have been made with its references. The counts become an array of float64, in which approximate
-    randomization takes half the time.
+    The metric must have been created with its references; the same metric is returned. The counts become a float64
+    array, with which approximate randomization takes half the time.
     """
     import numpy as np
 
@@ -82,7 +83,7 @@ def remember(metric: Any) -> Any:
 
 
 def by_segment(metric: Any, hypotheses: Sequence[str]) -> Statistics:
-    """Returns a metric's counts, one list per segment."""
+    """Returns a metric's counts, one row per segment."""
     return metric._extract_corpus_statistics(list(hypotheses), None)
 
 
@@ -94,7 +95,10 @@ def score_of(metric: Any, statistics: Statistics, segments: Iterable[int]) -> An
 def results_of_parts(
     metric: Any, systems: Mapping[str, Sequence[str]], parts: Sequence[Sequence[int]]
 ) -> list[dict[str, Any]]:
-    """Returns for each part, numbers of segments, sacrebleu's result by system; None where a part has no segments."""
+    """Returns sacrebleu's result by system for each part; None for a part without segments.
+
+    A part is a sequence of segment numbers, from 0.
+    """
     statistics = {name: by_segment(metric, lines) for name, lines in systems.items()}
     return [
         {name: score_of(metric, counts, part) if part else None for name, counts in statistics.items()}
@@ -103,7 +107,7 @@ def results_of_parts(
 
 
 def sentence_bleu(bleu: Any, statistics: Sequence[float]) -> float:
-    """Returns the BLEU of a segment's counts, 0 to 100, smoothed, over the orders that it is long enough for."""
+    """Returns smoothed BLEU, 0 to 100, from a segment's counts; only the orders that fit into the segment are used."""
     orders = bleu.max_ngram_order
     counts, totals = list(statistics[2 : 2 + orders])[:4], list(statistics[2 + orders :])[:4]
     lengths = int(statistics[0]), int(statistics[1])
@@ -113,17 +117,17 @@ def sentence_bleu(bleu: Any, statistics: Sequence[float]) -> float:
 
 
 def tokens_as_written(metric: Any, texts: Sequence[str]) -> list[list[str]]:
-    """Returns the tokens that a metric sees, in the case of the text where the metric ignores it."""
+    """Returns the tokens that a metric sees, with the case of the original text even if the metric ignores case."""
     seen = tokens_of(metric, texts)
     if not getattr(metric, "lowercase", False):
         return seen
     cased = copy.copy(metric)
     cased.lowercase = False
     written = tokens_of(cased, texts)
-    # A letter whose lower-case form is two characters may be tokenized differently.
+    # A letter whose lower-case form has two characters may lead to a different tokenization.
     return [ours if len(ours) == len(theirs) else theirs for ours, theirs in zip(written, seen, strict=True)]
 
 
 def tokens_of(metric: Any, texts: Iterable[str]) -> list[list[str]]:
-    """Returns the tokens that a metric sees in each text; equal ones are one object, for the memory's sake."""
+    """Returns the tokens that a metric sees in each text; equal tokens share one object to save memory."""
     return [list(map(sys.intern, metric._preprocess_segment(text).split())) for text in texts]

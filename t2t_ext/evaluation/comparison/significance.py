@@ -1,8 +1,8 @@
-"""Is a difference between two systems more than chance? sacrebleu's paired tests.
+"""Tests whether a difference between two systems is more than chance, with sacrebleu's paired tests.
 
 Paired bootstrap resampling: Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation".
 Paired approximate randomization: Riezler and Maxwell (2005), "On Some Pitfalls in Automatic Evaluation and
-Significance Testing for MT". Seeds are fixed (sacrebleu's, SACREBLEU_SEED changes them).
+Significance Testing for MT". The seed is sacrebleu's; the environment variable SACREBLEU_SEED changes it.
 """
 
 import dataclasses
@@ -19,30 +19,31 @@ DEFAULT_RESAMPLES = 1000
 DEFAULT_TRIALS = 10000
 _FEWEST_TRIALS = 1000
 _FEWEST_RESAMPLES = 200
-# By default there are as many as fit into 1.5 GB if all are held at once, as sacrebleu does: of a trial two bytes and a
-# number of 8 bytes for each segment,
+# The default numbers are as many as fit into 1.5 GB if all are held at once, as sacrebleu does. For each segment, a
+# trial takes two bytes and a number of 8 bytes,
 _TRIAL_BYTES_PER_SEGMENT = 10
-# of a resample up to 26 counts of 4 bytes (chrF2++) and an index.
+# and a resample takes up to 26 counts of 4 bytes (chrF2++) and an index.
 _RESAMPLE_BYTES_PER_SEGMENT = 112
 _MEMORY = 1_500_000_000
 _BLOCK = 300_000_000  # bytes of the trials that are held at once
-_ROUNDING = 1e-9  # of scores of the same counts, added up in another order
+_ROUNDING = 1e-9  # tolerance for scores of the same counts added up in a different order
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedTest:
-    """A system against the baseline in one metric.
+    """The tests of a system against a baseline in one metric.
 
     Attributes:
-      label: The metric.
+      label: The metric's label.
       baseline: The baseline's name.
       system: The other system's name.
       difference: The system's score minus the baseline's.
-      p_bootstrap: The share of resamples in which chance alone makes so great a difference, as sacrebleu (and Moses'
-        script) counts them: it centers absolute differences, so that p is hardly more than that of a one-sided test.
-      p_randomization: The share of trials in which swapping translations at random does; two-sided.
-      signature_bootstrap: sacrebleu's signature of the first test.
-      signature_randomization: That of the second.
+      p_bootstrap: The share of resamples in which chance alone gives at least this difference. As in sacrebleu (and
+        Moses' script), absolute differences are centered, so p is hardly larger than in a one-sided test.
+      p_randomization: The share of trials in which randomly swapping translations gives at least this difference;
+        two-sided.
+      signature_bootstrap: sacrebleu's signature of the bootstrap test.
+      signature_randomization: sacrebleu's signature of the randomization test.
     """
 
     label: str
@@ -56,12 +57,12 @@ class PairedTest:
 
 
 def affordable_trials(segments: int, trials: int = DEFAULT_TRIALS) -> int:
-    """Returns how many trials of approximate randomization there are by default, at least 1,000."""
+    """Returns the default number of trials of approximate randomization, at least 1,000."""
     return min(trials, max(_FEWEST_TRIALS, _MEMORY // (_TRIAL_BYTES_PER_SEGMENT * max(1, segments))))
 
 
 def affordable_resamples(segments: int, resamples: int = DEFAULT_RESAMPLES) -> int:
-    """Returns how many bootstrap samples there are by default, at least 200."""
+    """Returns the default number of bootstrap samples, at least 200."""
     return min(resamples, max(_FEWEST_RESAMPLES, _MEMORY // (_RESAMPLE_BYTES_PER_SEGMENT * max(1, segments))))
 
 
@@ -74,10 +75,11 @@ def paired_tests(
     trials: int = DEFAULT_TRIALS,
     all_pairs: bool = False,
 ) -> list[PairedTest]:
-    """Tests every system against the first, or with ``all_pairs`` against every one that comes before it.
+    """Tests every system against the first or, with ``all_pairs``, against every system before it.
 
-    The metric is of sacrebleu's kind, made with its references. Tests against the first system come first. The random
-    numbers are those of ``sacrebleu.significance.PairedTest``, which holds all samples and trials at once.
+    ``metric`` is a sacrebleu metric (or a compatible one) created with its references. Tests against the first system
+    come first. The random numbers are the same as in ``sacrebleu.significance.PairedTest``, but samples and trials are
+    not all held in memory at once.
     """
     import numpy as np
 
@@ -89,7 +91,7 @@ def paired_tests(
     signatures = {}
     for test, samples in (("bs", resamples), ("ar", trials)):
         signature = metric.get_signature()
-        signature.info.pop("bs", None)  # of an interval that was asked for before
+        signature.info.pop("bs", None)  # left from a confidence interval computed before
         signature.update("seed", "none" if seed is None else str(seed))
         signature.update(test, samples)
         signatures[test] = signature.format()
@@ -116,7 +118,7 @@ def paired_tests(
 
 
 def _resampled(metric: Any, counts: "np.ndarray", samples: int, seed: int | None) -> "np.ndarray":
-    """Returns the scores of bootstrap samples; the same segments for the same seed."""
+    """Returns the scores of bootstrap samples; the same seed draws the same segments."""
     import numpy as np
 
     rng, table, size = np.random.default_rng(seed), counts.astype(np.float32), len(counts)
@@ -125,11 +127,11 @@ def _resampled(metric: Any, counts: "np.ndarray", samples: int, seed: int | None
 
 
 def _swapped(metric: Any, baseline: "np.ndarray", system: "np.ndarray", trials: int, seed: int | None) -> "np.ndarray":
-    """Returns the differences of scores after translations of segments were swapped at random, one for each trial."""
+    """Returns, for each trial, the absolute score difference after randomly swapping translations of segments."""
     import numpy as np
 
     rng, differences = np.random.default_rng(seed), []
-    # Random bits come in words of 32: whole words make the bits those of all trials at once.
+    # Random bits are drawn in words of 32. With whole words per block, the bits equal those of a single draw.
     at_once = max(32, _BLOCK // (_TRIAL_BYTES_PER_SEGMENT * len(baseline)) // 32 * 32)
     for start in range(0, trials, at_once):
         kept = rng.integers(2, size=(min(at_once, trials - start), len(baseline)), dtype=bool)
@@ -140,8 +142,9 @@ def _swapped(metric: Any, baseline: "np.ndarray", system: "np.ndarray", trials: 
 
 
 def _p_value(differences: "np.ndarray", real: float) -> float:
-    """Returns the share of differences that are as great as the real one.
+    """Returns the share of differences that are at least as large as the real one, with 1 added to both counts.
 
-    sacrebleu counts greater ones alone, and so calls systems significantly different that differ in one sentence.
+    sacrebleu counts only larger ones. It therefore reports a significant difference between systems that differ in a
+    single sentence.
     """
     return (int((differences >= real - _ROUNDING).sum()) + 1) / (len(differences) + 1)

@@ -1,9 +1,9 @@
-"""Accuracy at both ends of the translations: are their first and last words right?
+"""Measures accuracy at both ends of the translations: whether their first and last tokens are right.
 
-Zhou et al. (2019), table 1 and figure 7, show with it that a decoder from left to right does better at the
-beginning and one from right to left at the end. The paper does not define it; here it is the share of a
-translation's first (last) four tokens that equal the reference's token at the same position, counted from the
-beginning (from the end), over all sentences. With several references any of them may have the token there.
+With this measure Zhou et al. (2019), table 1 and figure 7, show that a left-to-right decoder does better at the
+beginning and a right-to-left decoder at the end. The paper does not define it. Here it is the share of the
+translations' first (last) four tokens, over all sentences, that equal the reference's token at the same position,
+counted from the beginning (end). With several references, it suffices that one of them has the token there.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ DEFAULT_TOKENS = 4
 
 @dataclasses.dataclass(frozen=True)
 class EndsAccuracy:
-    """How many tokens at the ends of translations are right, percent; None where there are no tokens.
+    """The accuracy of tokens at both ends of translations, in percent; None if there are no tokens.
 
     Attributes:
-      first: Of the first tokens.
-      last: Of the last tokens.
-      first_by_position: Of the first, the second, ... token.
-      last_by_position: Of the last, the last but one, ... token.
+      first: Accuracy of the first tokens.
+      last: Accuracy of the last tokens.
+      first_by_position: Accuracy of the first, second, ... token.
+      last_by_position: Accuracy of the last, second-to-last, ... token.
     """
 
     first: float | None
@@ -34,7 +34,7 @@ def ends_accuracy(
     references: Sequence[Sequence[Sequence[str]]],
     tokens: int = DEFAULT_TOKENS,
 ) -> EndsAccuracy:
-    """Computes the accuracy at both ends, of so many tokens each; of shorter translations all tokens count."""
+    """Computes the accuracy of the first and last ``tokens`` tokens; shorter translations count with all tokens."""
     first, last = (_by_position(hypotheses, references, tokens, sign) for sign in (1, -1))
     return EndsAccuracy(_share(first), _share(last), _shares(first), _shares(last))
 
@@ -42,7 +42,7 @@ def ends_accuracy(
 def _by_position(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]], tokens: int, sign: int
 ) -> list[tuple[int, int]]:
-    """Returns (right, all) for each position, counted from the beginning (sign 1) or from the end (-1)."""
+    """Returns (right, all) for each position, counted from the beginning (``sign`` 1) or from the end (-1)."""
     result = []
     for offset in range(tokens):
         position = offset if sign > 0 else -1 - offset
