@@ -1,1 +1,1 @@
-"""Analyses of trained models: attention, gradient norms, divergence and probing, shown by ``t2t_ext-analyze``."""
+"""Analyses of trained models (``t2t_ext-analyze``): attention, gradient norms, divergence, probing; model diagrams."""

@@ -1,4 +1,4 @@
-"""Gradient norms of several runs at their checkpoints, on the same batches."""
+"""Computes gradient norms of several runs at their checkpoints, on the same batches."""
 
 from collections.abc import Sequence
 
@@ -27,10 +27,10 @@ def compare(
     precision: str,
     progress: Progress,
 ) -> GradientComparison:
-    """Loads one model after the other and computes the norms of its gradients on the same batches of a split.
+    """Loads one model after the other and computes its gradient norms on the same batches of a split.
 
-    Runs with one label are one system. Batches are of the first run's data, of at most ``batch_size`` padded tokens (0:
-    the first run's batch size). ``precision`` is ``float32`` or ``mixed_bfloat16``.
+    Runs with the same label form one system. ``data`` are the first run's. There are ``batches`` batches of at most
+    ``batch_size`` padded tokens (0: the first run's batch size). ``precision`` is ``float32`` or ``mixed_bfloat16``.
 
     Raises:
       UserError: The runs learn from different targets, or there are no batches.
@@ -48,7 +48,7 @@ def compare(
     series, together, losses, count = [], {}, [], 0
     labels = [run.label for run in runs]
     for run, model_class, own in zip(runs, classes, hparams, strict=True):
-        # The same examples in the same batches for all, in the run's own direction.
+        # All runs get the same examples in the same batches, each in its own direction.
         planned = hparams[0].replace(target_direction=own.target_direction)
         chosen = fixed_batches(store, planned, batch_size or hparams[0].batch_size, batches, sides[0])
         model = build_model(

@@ -1,4 +1,4 @@
-"""The runs that an analysis compares: which ones, their checkpoints and their labels. Imports no TensorFlow."""
+"""Selects the runs that an analysis compares, with their checkpoints and labels. Imports no TensorFlow."""
 
 import collections
 import dataclasses
@@ -16,8 +16,8 @@ class AnalyzedRun:
 
     Attributes:
       directory: The run.
-      checkpoint: The checkpoint's directory; of what training logged, the run's own.
-      label: Its name in the report; empty until ``labeled`` has given it one.
+      checkpoint: The checkpoint's directory, or the run's directory if the analysis reads only training logs.
+      label: The name in the report; empty until ``labeled`` assigns one.
     """
 
     directory: RunDirectory
@@ -26,10 +26,10 @@ class AnalyzedRun:
 
 
 def run_paths(given: Sequence[str], command: str) -> list[str]:
-    """Returns the directories of runs, which are given one by one or separated by commas.
+    """Returns the directories of runs, given one by one or separated by commas; ``command`` is for messages.
 
     Raises:
-      UserError: There is none.
+      UserError: No run is given.
     """
     paths: list[str] = []
     for each in given:
@@ -42,13 +42,19 @@ def run_paths(given: Sequence[str], command: str) -> list[str]:
 def open_runs(
     given: Sequence[str], command: str, checkpoint_path: str | None, warn: Callable[[str], None]
 ) -> list[AnalyzedRun]:
-    """Opens runs, given as for ``run_paths``, and finds their checkpoints, given as for ``checkpoint_paths``.
+    """Opens runs and finds their checkpoints.
 
-    With an empty ``checkpoint_path`` it is the latest of each; with None no checkpoint is wanted. ``command`` is for
-    messages; ``warn`` is told what is odd about a checkpoint.
+    Args:
+      given: The runs, as for ``run_paths``.
+      command: The command, for messages.
+      checkpoint_path: The checkpoints, as for ``checkpoint_paths``; "": the latest of each run; None: no checkpoint.
+      warn: Called with warnings about a checkpoint.
+
+    Returns:
+      The runs, without labels.
 
     Raises:
-      UserError: There is no run, no checkpoint, or the same is given twice.
+      UserError: There is no run or no checkpoint, or one is given twice.
     """
     directories = [RunDirectory.open(path) for path in run_paths(given, command)]
     if checkpoint_path is None:
@@ -69,13 +75,13 @@ def open_runs(
 def labeled(
     runs: Sequence[AnalyzedRun], labels: str, defaults: Sequence[str] = (), *, shared: bool = False
 ) -> list[AnalyzedRun]:
-    """Gives every run a label, its own one unless labels may be ``shared``.
+    """Returns the runs with labels, which are unique unless ``shared`` allows several runs to have the same one.
 
-    Without ``labels`` (``--labels``), ``defaults`` are taken where they differ, else the directories' names, their
-    paths, or paths with checkpoints.
+    Without ``labels`` (``--labels``), it takes the first of these that is unique: ``defaults``, the directories' names,
+    their paths, or paths with checkpoints.
 
     Raises:
-      UserError: The labels are not as many as the runs, or not different.
+      UserError: The number of labels differs from the number of runs, or a label is given twice.
     """
     if labels:
         names = [label.strip() for label in labels.split(",")]
@@ -99,10 +105,10 @@ def labeled(
 
 
 def checkpoint_paths(text: str, count: int) -> list[str]:
-    """Returns the checkpoint of each of ``count`` runs, from one for all, or one for each, separated by commas.
+    """Returns the checkpoint of each of ``count`` runs; ``text`` gives one for all, or one for each, comma-separated.
 
     Raises:
-      UserError: It names as many as neither one nor all of them.
+      UserError: The number of checkpoints is neither one nor ``count``.
     """
     paths = [text] if pathlib.Path(text).exists() else [part.strip() for part in text.split(",")]
     if len(paths) not in (1, count):
@@ -113,10 +119,10 @@ def checkpoint_paths(text: str, count: int) -> list[str]:
 
 
 def check_vocabularies(runs: Sequence[AnalyzedRun]) -> None:
-    """Checks that all runs can read the batches of the first.
+    """Checks that all runs can read the batches of the first one.
 
     Raises:
-      UserError: Their vocabularies differ.
+      UserError: The vocabularies differ.
     """
     first = runs[0].directory
     for each in runs[1:]:

@@ -1,1 +1,1 @@
-"""The attention of a model in a sentence: maps, pictures, reports."""
+"""A model's attention in a sentence: maps, pictures and reports."""

@@ -1,4 +1,4 @@
-"""Attention as a picture within a page: a square for each weight with a tooltip, in the page's light or dark colors."""
+"""Draws attention as SVG within a page: a square with a tooltip for each weight, in the page's light or dark colors."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from t2t_ext.analysis.attention.maps import AttentionMap
 from t2t_ext.reporting.figures import short
 from t2t_ext.reporting.html import Html, element, joined
 
-_CELL = 16  # pixels, as all here
+_CELL = 16  # pixels, as for all lengths here
 _FONT = 11
-_LETTER = 6.8  # mean width of one; twice as much in East Asian scripts
+_LETTER = 6.8  # mean width of a letter; twice as much in East Asian scripts
 _GAP = 5
-_LONGEST = 16  # characters of a label; its tooltip has all
+_LONGEST = 16  # characters of a label; the tooltip shows all of it
 
 
 def heat_map(shown: AttentionMap, head: int | None, most: float, described: str) -> tuple[Html, int]:
-    """Draws a head, counted from 0, or the mean over all heads (None); a weight of ``most`` has the full color.
+    """Draws a head, counted from 0, or the mean over all heads (None); a weight of ``most`` gets the full color.
 
-    Every square, and every truncated label, has a tooltip. Returns the picture and its width.
+    Every weight and truncated label has a tooltip; ``described`` is for screen readers. Returns picture and width.
     """
     weights, hidden = shown.of_head(head), shown.hidden
     predicted = [f"→ {piece}" for piece in shown.predicted]
@@ -56,7 +56,7 @@ def heat_map(shown: AttentionMap, head: int | None, most: float, described: str)
 
 
 def scale(most: float) -> Html:
-    """Returns the legend of all pictures of a page."""
+    """Returns the legend for all pictures of a page."""
     return element(
         "p", "weight 0", element("i"), f"{most:.2f}", element("i", class_="unseen"),
         "cannot be seen; one scale for all pictures", class_="scale",
@@ -69,7 +69,7 @@ def _label(words: str, **where: str) -> Html:
 
 
 def _width(labels: Sequence[str]) -> int:
-    """Returns the width of the widest of these labels, and of the gaps around it."""
+    """Returns the width of the widest of these labels, including the gaps around it."""
     wide = max((sum(1 + (unicodedata.east_asian_width(each) in "WF") for each in short(label, _LONGEST))
                 for label in labels), default=0)  # fmt: skip
     return round(wide * _LETTER) + 2 * _GAP

@@ -1,8 +1,8 @@
-"""Attention distributions of one sentence with the words at their rows and columns. Imports no TensorFlow.
+"""Attention distributions of one sentence, labeled with the tokens of their rows and columns. Imports no TensorFlow.
 
-Decoders are autoregressive: position t has the token before as its input and predicts the token that follows.
-Rows (queries) and the target's columns (keys) are therefore labeled by their *inputs*; what a row predicts is kept
-beside it. The first input is no word: a zero vector (``<start>``), or the tag of a direction.
+Decoders are autoregressive: position t reads token t - 1 as its input and predicts token t. Rows (queries) and the
+target's columns (keys) are therefore labeled by their *inputs*; each row's prediction is kept as well. The first input
+is not a word, but a zero vector (``<start>``) or the tag of a direction.
 
 Legend: H heads, Q rows (queries), K columns (keys).
 """
@@ -19,7 +19,7 @@ from t2t_ext.data.text.special_ids import L2R_ID, R2L_ID, SPECIAL_PIECES
 START = "<start>"
 TAGS = (SPECIAL_PIECES[L2R_ID], SPECIAL_PIECES[R2L_ID])
 SIDES = ("l2r", "r2l")
-# Kind -> its name for people.
+# Kind -> its displayed name.
 KINDS: Mapping[str, str] = {
     "source": "Cross-attention",
     "self": "Decoder self-attention",
@@ -28,7 +28,7 @@ KINDS: Mapping[str, str] = {
     "backward": "Attention to the backward decoder's states",
     "encoder": "Encoder self-attention",
 }
-# The first half of a dual contextual module's heads, and the second (Ampomah et al. 2021, equation 7).
+# The first and the second half of a dual contextual module's heads (Ampomah et al. 2021, equation 7).
 DUAL_CONTEXT = "dual_context"
 _DUAL_PARTS: Mapping[str, str] = {"local_context": "Local context attention", "global_context": "Global attention"}
 _LAYER = re.compile(r"layer_(\d+)")
@@ -36,7 +36,7 @@ _LAYER = re.compile(r"layer_(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """A target in the order in which it is generated: its direction, and input and prediction of each position."""
+    """A target in generation order: its direction, and the input and the predicted token of each position."""
 
     direction: str
     inputs: tuple[str, ...]
@@ -45,7 +45,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """The words at all positions of the source, and of the target: with two directions both, left-to-right first."""
+    """The tokens at all positions of the source and of each target; of two targets, the left-to-right one is first."""
 
     source: tuple[str, ...]
     sides: tuple[Side, ...]
@@ -56,17 +56,17 @@ class AttentionMap:
     """One attention of one layer.
 
     Attributes:
-      name: As in ``Seq2Seq.attention_weights``.
-      stack: ``encoder``, ``decoder``, ``backward_decoder``; empty where one stack is both.
-      layer: Counted from 0.
-      kind: One of ``KINDS``.
-      part: The sublayer's name; of a dual contextual module ``local_context`` or ``global_context``.
-      side: The direction of the rows; empty for the source's, and where all is left-to-right.
-      weights: float32 [H, Q, K], every row a distribution.
+      name: The name, as in ``Seq2Seq.attention_weights``.
+      stack: ``encoder``, ``decoder`` or ``backward_decoder``; empty if one stack serves both sides.
+      layer: The layer, counted from 0.
+      kind: A key of ``KINDS``.
+      part: The sublayer's name; for a dual contextual module, ``local_context`` or ``global_context``.
+      side: The direction of the rows; empty for source rows, and if the only target is left-to-right.
+      weights: float32 [H, Q, K]; every row is a distribution.
       rows: Labels of the rows: inputs.
-      predicted: What the rows predict; empty for the source's.
-      columns: Labels of the columns: inputs, but of ``backward`` the tokens that the states generated.
-      boundary: How many columns are the source's, where the target's stand behind them (``mixed``); else 0.
+      predicted: The tokens that the rows predict; empty for source rows.
+      columns: Labels of the columns: inputs, except for ``backward``: the tokens that the states generated.
+      boundary: Number of source columns if target columns follow them (``mixed``); otherwise 0.
     """
 
     name: str
@@ -83,7 +83,7 @@ class AttentionMap:
 
     @property
     def heads(self) -> int:
-        """H."""
+        """The number of heads, H."""
         return len(self.weights)
 
     @property
@@ -101,7 +101,7 @@ class AttentionMap:
 
     @property
     def hidden(self) -> np.ndarray:
-        """Columns that a row cannot attend to, bool [Q, K]: those of later target positions."""
+        """The columns that a row cannot attend to, bool [Q, K]: later target positions."""
         later = np.zeros(self.weights.shape[1:], bool)
         if self.kind in ("self", "future", "mixed"):
             target = np.arange(self.weights.shape[2]) - self.boundary
@@ -109,7 +109,7 @@ class AttentionMap:
         return later
 
     def of_head(self, head: int | None) -> np.ndarray:
-        """Returns the weights float32 [Q, K] of a head, counted from 0, or the mean over all of them (None)."""
+        """Returns the weights of a head, counted from 0, or the mean over all heads (None), float32 [Q, K]."""
         return self.weights.mean(axis=0) if head is None else self.weights[head]
 
 
@@ -118,12 +118,12 @@ class Looked:
     """A sentence with a model's attention.
 
     Attributes:
-      source: As it was given.
-      targets: The targets, a text for each direction, in text order.
-      given: Whether the user gave the (first) target; else it is the model's translation.
-      best: Of a model's own translation in two directions, the direction that won; else empty.
+      source: The source as given.
+      targets: Direction -> target as text, left to right.
+      given: Whether the user gave the (first) target; otherwise it is the model's translation.
+      best: The direction that won, if the model translated in two directions; otherwise empty.
       notes: Notes for the reader.
-      maps: The attention.
+      maps: The attention maps.
     """
 
     source: str
@@ -135,18 +135,18 @@ class Looked:
 
 
 def generated(pieces: Sequence[str], direction: str, first: Sequence[str] = (START,)) -> Side:
-    """Returns the positions of a target, given as its tokens in the order of generation, EOS included if it has one.
+    """Returns a target's positions, given its tokens in generation order, including EOS if it has one.
 
-    ``first`` is read before the first of them; of several, each predicts the next one.
+    ``first`` are the inputs before the first token; if there are several, each of them predicts the next one.
     """
     tokens = (*first, *pieces)
     return Side(direction, tokens[:-1], tokens[1:])
 
 
 def sentence_of(model: Any, source: Sequence[str], targets: Sequence[Sequence[str]]) -> Sentence:
-    """Returns the words at a model's positions; its ``directions`` and hparams say what its first inputs are.
+    """Returns the tokens at a model's positions; its ``directions`` and hparams determine the first inputs.
 
-    Targets are pieces of the target, or of both, each in the order in which it is generated.
+    ``targets`` are the pieces of one target or of both, each in generation order.
     """
     if len(targets) == 1:
         return Sentence(tuple(source), (generated(targets[0], model.hparams.target_direction),))
@@ -159,10 +159,10 @@ def sentence_of(model: Any, source: Sequence[str], targets: Sequence[Sequence[st
 
 
 def read_maps(distributions: Mapping[str, Any], sentence: Sentence) -> list[AttentionMap]:
-    """Returns attention with its labels, layer by layer; of a dual contextual module its local and its global heads.
+    """Returns labeled attention maps; the local and global heads of a dual contextual module become two maps.
 
-    The distributions are float [1, H, Q, K] by name, as ``Seq2Seq.attention_weights`` of one sentence. Positions of
-    padding behind a shorter side, and distributions over something else than positions, are left out.
+    ``distributions`` are float [1, H, Q, K] by name, as returned by ``Seq2Seq.attention_weights`` for one sentence.
+    Padding after a shorter side, and distributions over anything but positions, are left out.
     """
     maps = []
     alone = [side.direction for side in sentence.sides] == ["l2r"]
@@ -213,7 +213,7 @@ def read_maps(distributions: Mapping[str, Any], sentence: Sentence) -> list[Atte
 
 
 def _kind(stack: str, part: str, tags: set[str]) -> str:
-    """Returns which of ``KINDS`` a distribution is, by the parts of its name."""
+    """Returns the key of ``KINDS`` for a distribution, given the parts of its name."""
     if stack == "encoder" or part == "source_self_attention":
         return "encoder"
     if part == "mixed_attention":
@@ -226,9 +226,9 @@ def _kind(stack: str, part: str, tags: set[str]) -> str:
 
 
 def strongest(weights: np.ndarray, count: int = 3, least: float = 0.01) -> Iterator[list[tuple[int, float]]]:
-    """Yields for every row of weights float [Q, K] its strongest columns with their weights, strongest first.
+    """Yields, for every row of weights float [Q, K], its strongest columns with their weights, strongest first.
 
-    There are at most ``count`` a row, and but for the first none weaker than ``least``.
+    There are at most ``count`` per row; except for the first, none is weaker than ``least``.
     """
     for values in weights:
         order = np.argsort(-values, kind="stable")[:count]

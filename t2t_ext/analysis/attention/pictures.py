@@ -1,4 +1,4 @@
-"""Pictures of attention: heat maps for TensorBoard, files and pages."""
+"""Draws attention as heat maps in PNG format, for TensorBoard and for files."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _GRID_COLUMNS = 4
 
 
 def attention_picture(shown: AttentionMap) -> bytes:
-    """Draws all heads of an attention side by side, on one scale from 0 to 1; dark is much. Returns a PNG file."""
+    """Returns a PNG file with all heads of a map side by side, on one scale from 0 to 1; dark means a large weight."""
     columns = min(shown.heads, _GRID_COLUMNS)
     rows = math.ceil(shown.heads / columns)
     width = 1.7 + 0.18 * len(shown.columns)
@@ -35,7 +35,7 @@ def attention_picture(shown: AttentionMap) -> bytes:
 
 
 def head_picture(shown: AttentionMap, head: int | None, most: float) -> bytes:
-    """Draws a head, counted from 0, or the mean over all (None); dark is much, up to ``most``. Returns a PNG file."""
+    """Returns a PNG file of one head (counted from 0; None: the mean); the darkest color is the weight ``most``."""
     weights = shown.of_head(head)
     across = _CELL * len(shown.columns) + _LETTER * (_longest(shown.rows) + _longest(shown.predicted)) + 1.5
     down = _CELL * len(shown.rows) + _LETTER * _longest(shown.columns) + 1.0

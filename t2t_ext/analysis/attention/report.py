@@ -1,4 +1,4 @@
-"""Attention of sentences as files: pictures, one page with all of them, and the weights for machines.
+"""Writes the attention of sentences to files: pictures, one page with all of them, and machine-readable weights.
 
 Imports no TensorFlow.
 """
@@ -39,10 +39,10 @@ class Choice:
     """The choice of attention maps to show.
 
     Attributes:
-      kinds: Of ``KINDS``; empty: all but the encoder's, where there are others.
-      layers: ``all``, or numbers and ranges from 1, see ``layer_numbers``.
-      heads: ``mean``, ``all``, or numbers and ranges from 1.
-      direction: Of a model with two directions ``l2r``, ``r2l`` or empty for both.
+      kinds: Keys of ``KINDS``; empty: all kinds except the encoder's, if there are others.
+      layers: ``all``, or numbers and ranges that count from 1, see ``layer_numbers``.
+      heads: ``mean``, ``all``, or numbers and ranges that count from 1.
+      direction: For a model with two directions: ``l2r``, ``r2l``, or empty for both.
     """
 
     kinds: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Choice:
     direction: str = ""
 
     def of(self, maps: Sequence[AttentionMap]) -> list[tuple[AttentionMap, int | None]]:
-        """Returns the chosen maps, each once for every chosen head, counted from 0 (None: the mean of all).
+        """Returns pairs of a chosen map and a chosen head; heads count from 0, None is the mean of all heads.
 
         Raises:
           UserError: The model has no such attention, layer, head or direction.
@@ -78,7 +78,11 @@ class Choice:
         return sorted(chosen, key=lambda pair: (order.index(pair[0].kind), pair[0].stack, pair[0].side, pair[0].layer))
 
     def check(self, layers: int, heads: int) -> None:
-        """Checks the numbers given before a model with so many layers (in its deepest stack) and heads is loaded.
+        """Checks the chosen layers and heads before a model is loaded.
+
+        Args:
+          layers: Number of layers of the model's deepest stack.
+          heads: Number of heads of the model.
 
         Raises:
           UserError: There is no such layer or head.
@@ -108,7 +112,7 @@ def _numbers(flag: str, text: str, count: int) -> frozenset[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A drawn attention: its head, counted from 0 (None: the mean), and the PNG file's name."""
+    """A drawn attention map: the map, the head (counted from 0; None: the mean), and the name of the PNG file."""
 
     shown: AttentionMap
     head: int | None
@@ -127,10 +131,10 @@ def write(
     about: Sequence[tuple[str, str]],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[str]:
-    """Writes pictures, page and weights into a directory, which is made where it is missing.
+    """Writes pictures, page and weights into a directory, which is created if it is missing.
 
-    The files of an earlier call are removed. ``about`` are names and values of what the pictures are of, such as the
-    run; ``progress`` is called with (pictures drawn, pictures in all). Returns the names of the files, the page first.
+    Pictures of an earlier call are removed. ``about`` are names and values that describe the pictures, such as the run.
+    ``progress`` is called with (pictures drawn, pictures in all). Returns the names of the files, the page first.
 
     Raises:
       UserError: The choice does not fit the model, or the directory cannot be written to.
@@ -156,13 +160,13 @@ def write(
 
 
 class _Earlier(TypedDict):
-    """What is read of ``weights.json``."""
+    """The fields that are read from an earlier ``attention.json``."""
 
     files: list[str]
 
 
 def _remove_earlier(directory: pathlib.Path, names: set[str]) -> None:
-    """Removes pictures that an earlier call left, which would be taken for those of these sentences."""
+    """Removes pictures left by an earlier call, which could be mistaken for pictures of these sentences."""
     try:
         earlier = stored.read(directory / WEIGHTS, _Earlier)
     except (OSError, stored.Damaged):
@@ -216,7 +220,7 @@ def _report(
 
 
 def _grids(pictures: Sequence[Picture], most: float) -> list[Block]:
-    """Returns the heads of each attention of each layer side by side; of means, the layers of each kind."""
+    """Returns sections with the heads of each map side by side or, for means of heads, the layers of each kind."""
     groups: dict[str, list[Picture]] = {}
     for picture in pictures:
         shown = picture.shown
@@ -235,7 +239,7 @@ def _grids(pictures: Sequence[Picture], most: float) -> list[Block]:
 
 
 def _figure(picture: Picture, most: float) -> tuple[Html, int]:
-    """Returns the picture with its name and strongest links, and its width in pixels."""
+    """Returns the figure, with its title and the strongest links, and its width in pixels."""
     title = f"{picture.shown.title}, {picture.label}"
     svg, width = heat_map(picture.shown, picture.head, most, f"{title}; the table has the strongest links")
     links = element("details", element("summary", "Strongest links"), _links(picture).html())

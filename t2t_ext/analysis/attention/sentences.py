@@ -1,4 +1,4 @@
-"""The attention of a model in a sentence: of its own translation, or of one that is given (teacher forcing).
+"""Computes a model's attention in a sentence, with its own translation or with a given one (teacher forcing).
 
 Legend: S source positions, T target positions.
 """
@@ -15,11 +15,12 @@ from t2t_ext.translation.translator import Hypothesis, Translator
 
 
 def look(translator: Translator, source: str, reference: str = "", partner: str = "", most_pieces: int = 100) -> Looked:
-    """Computes the attention in a sentence, given as raw text, with its reference or the model's own translation.
+    """Computes the attention in a sentence, with a reference or with the model's own translation.
 
-    A model with two directions should search with ``beam_size=2``, one hypothesis a direction, as then each attends to
-    the same other one all the time, and return both. ``partner`` is its target of the other direction; empty: the
-    reference, too. At most ``most_pieces`` subwords of source and target are drawn.
+    Texts are raw. A model with two directions should search with ``beam_size=2`` and return both hypotheses: there is
+    then one per direction, and each attends to the same other hypothesis throughout. ``partner`` is the target of the
+    other direction for such a model; empty: the reference again. Source and target may have at most ``most_pieces``
+    subwords each.
 
     Raises:
       UserError: The sentence is empty or too long, or the model has no attention that can be shown.
@@ -30,7 +31,7 @@ def look(translator: Translator, source: str, reference: str = "", partner: str 
     if not source.strip():
         raise UserError("The sentence is empty: there is no attention to show. Give one with words.")
     source_ids = _ids(translator.source_encoder, source)
-    # Before the search: of a long source, the translation takes a while.
+    # Checked before the search, since translating a long source takes a while.
     _check_length(source_ids, "The sentence", source, most_pieces)
     best, notes = "", []
     if reference:
@@ -82,7 +83,7 @@ def _check_length(ids: list[int], what: str, text: str, most: int) -> None:
 
 
 def _translated(translator: Translator, source: str) -> tuple[list[list[int]], str, list[str]]:
-    """Translates; returns the ids of one direction or of both, which one won, and notes."""
+    """Translates; returns the ids of one direction or of both, the winning direction ("" for one), and notes."""
     (found,) = translator.translate([source])
     notes = [] if found[0].finished else ["The translation was truncated at the length limit."]
     if translator.truncated_lines:

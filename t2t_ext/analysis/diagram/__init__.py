@@ -1,1 +1,1 @@
-"""A model's diagram, as text and as a picture."""
+"""The diagram of a model, as text and as a picture."""

@@ -1,7 +1,7 @@
-"""The parts of a built model for a diagram: stacks, layers and sublayers, and where they differ from a Transformer's.
+"""Describes a built model for a diagram: stacks, layers and sublayers, and how they differ from a Transformer's.
 
-Everything is read off the parts that the model has, whatever it is called: a layer says what it is (``described``), a
-layer of a user's own what the class says that it inherits from. ``diagram_text`` and ``diagram_svg`` draw it.
+Everything is read from the model's parts, whatever the model is called. Each layer describes itself (``described``); a
+user's own layer inherits the description of its base class. ``diagram_text`` and ``diagram_svg`` draw the diagram.
 
 Legend: N encoder layers, M decoder layers, D width; e_j is the output of encoder layer j, from e_1 to e_N.
 """
@@ -37,8 +37,8 @@ class Part(Description):
     """A sublayer, an embedding or another part; ``paper`` may be ``OWN``.
 
     Attributes:
-      parameters: Numbers that are learned, with those of the norms around it; what two parts share counts at the first.
-      residual: Whether its input is added to its output.
+      parameters: Number of parameters, including the norms around it; shared ones count only in the first part.
+      residual: Whether it has a residual connection.
     """
 
     parameters: int = 0
@@ -46,12 +46,12 @@ class Part(Description):
 
     @property
     def title(self) -> str:
-        """The name with what is particular."""
+        """The name with its particular setting, if there is one."""
         return f"{self.name}, {self.setting}" if self.setting else self.name
 
     @property
     def mark(self) -> str:
-        """The difference from a Transformer, in words; empty where it does not."""
+        """The difference from a Transformer, in words; empty if there is none."""
         if self.replaces is None:
             return ""
         return "added" if self.replaces == _ADDED else f"<- {self.replaces}"
@@ -59,7 +59,7 @@ class Part(Description):
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Layers of one make-up, one behind the other: numbers of the first and the last, from 1, and the parts of each."""
+    """Consecutive layers with the same parts: the numbers of the first and last layer, from 1, and each one's parts."""
 
     first: int
     last: int
@@ -78,13 +78,13 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """Layers one behind the other, with what is before and after them.
+    """A stack of layers, with the parts before and after them.
 
     Attributes:
-      name: Such as ``encoder``.
-      paper: Whose the lanes are.
-      lanes: The sequences that go through it.
-      before: Embeddings, from the input on.
+      name: The name, such as ``encoder``.
+      paper: The paper that proposed these lanes.
+      lanes: The sequences that pass through it.
+      before: Embeddings, in order from the input.
       groups: The layers.
       after: Norms and softmax.
     """
@@ -103,7 +103,7 @@ class Stack:
 
     @property
     def parts(self) -> Iterator[Part]:
-        """All parts, those of a group once."""
+        """All parts; those of a group appear once."""
         yield from self.before
         for group in self.groups:
             yield from group.parts
@@ -112,22 +112,22 @@ class Stack:
 
 @dataclasses.dataclass(frozen=True)
 class CountedReading(Reading):
-    """The encoder layers that a decoder reads, with the parameters of its views."""
+    """The encoder layers that a decoder reads, with the number of parameters of its views."""
 
     part: Part
 
 
 @dataclasses.dataclass(frozen=True)
 class Diagram:
-    """A model.
+    """The diagram of a model.
 
     Attributes:
-      title: Its name.
-      facts: What holds for all of it, such as its width.
-      stacks: Encoder, decoders; or the one stack of both sides.
-      reading: How decoders read the encoder; None where there is one stack.
+      title: The model's name.
+      facts: Properties of the whole model, such as its width.
+      stacks: Encoder and decoders, or the single stack of both sides.
+      reading: How decoders read the encoder; None if there is no separate encoder and decoder.
       others: Parts that are in no stack.
-      parameters: All numbers that are learned.
+      parameters: Number of all parameters.
     """
 
     title: str
@@ -139,7 +139,7 @@ class Diagram:
 
     @property
     def parts(self) -> Iterator[Part]:
-        """All parts, those of a group once."""
+        """All parts; those of a group appear once."""
         for stack in self.stacks:
             yield from stack.parts
         if self.reading is not None:
@@ -148,18 +148,18 @@ class Diagram:
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """The papers whose ideas the model has, by year; parts without a paper last."""
+        """The papers whose ideas the model uses, sorted by year; ``OWN`` comes last."""
         found = {part.paper for part in self.parts} | {stack.paper for stack in self.stacks}
         return tuple(sorted(found, key=lambda paper: (paper == OWN, paper[-4:], paper != TRANSFORMER, paper)))
 
 
 def diagram_of(model: Seq2Seq, title: str) -> Diagram:
-    """Describes what a built model is made of, under a title."""
+    """Returns the diagram of a built model, with a title."""
     return _Walk(model).diagram(title)
 
 
 def _sublayers(layer: Any) -> list[tuple[str, Any]]:
-    """Returns a layer's own sublayers with their attributes' names, as created, but the feed-forward one last."""
+    """Returns a layer's sublayers with their attributes' names, in order of creation, but feed-forward ones last."""
     found = []
     for name, value in vars(layer).items():
         each = value if isinstance(value, list) else [value]
@@ -169,7 +169,7 @@ def _sublayers(layer: Any) -> list[tuple[str, Any]]:
 
 
 class _Walk:
-    """Goes through a model once; every variable counts where it is met first."""
+    """Walks through a model once; every variable is counted where it is first encountered."""
 
     def __init__(self, model: Seq2Seq) -> None:
         self.model = model
@@ -183,7 +183,7 @@ class _Walk:
 
     def diagram(self, title: str) -> Diagram:
         """Returns the diagram."""
-        # What embeds is counted before what shares its matrix; the main decoder comes last.
+        # Embeddings are counted before the parts that share their matrix; the main decoder comes last.
         names = sorted(self.stacks, key=lambda name: (name == "decoder", name != "encoder"))
         reading = self._reading()
         stacks = []
@@ -212,7 +212,7 @@ class _Walk:
         )
 
     def _count(self, variables: list[Any]) -> int:
-        """Counts the numbers in those variables that have not been counted."""
+        """Counts the parameters in those variables that have not been counted yet."""
         fresh = {id(variable): variable for variable in variables if id(variable) not in self.counted}
         self.counted |= fresh.keys()
         return sum(math.prod(variable.shape) for variable in fresh.values())
@@ -220,7 +220,7 @@ class _Walk:
     def _part(
         self, layer: Any, attribute: str, owner: Any, reading: CountedReading | None = None, **changes: Any
     ) -> Part:
-        """Describes and counts a part, an attribute of its owner, with its frame; one that says nothing by its name."""
+        """Describes and counts a part and its frame; a part without a description is named after its attribute."""
         found = layer.described(attribute) if isinstance(layer, Layer) else None
         part = Part(attribute.replace("_", " "), f"a {type(layer).__name__}", paper=OWN, replaces=_ADDED)
         if found is not None:
@@ -231,7 +231,7 @@ class _Walk:
                     part = dataclasses.replace(part, paper=reading.part.paper, replaces=f"attention to {instead}")
         settings = [part.setting]
         if attribute == "attention" and hasattr(owner, "mixed"):
-            # A layer that source and target share: a target position asks for both.
+            # A layer shared by source and target: target positions attend to both.
             name = part.name if owner.mixed else part.name.replace("mixed", "shared")
             settings.append("source and past in one softmax" if owner.mixed else "past, then source, same projections")
             part = dataclasses.replace(part, name=name, replaces="self-attention, cross-attention")
@@ -245,7 +245,7 @@ class _Walk:
         )
 
     def _groups(self, name: str, reading: CountedReading | None) -> tuple[Group, ...]:
-        """Returns the layers of a stack, equal neighbors together."""
+        """Returns the layers of a stack, with consecutive equal layers grouped."""
         layers = [
             tuple(
                 self._part(sublayer, attribute, layer, reading)
@@ -261,7 +261,7 @@ class _Walk:
         return tuple(groups)
 
     def _heading(self, name: str) -> tuple[str, str, tuple[str, ...]]:
-        """Returns a stack's name for people, the paper of its lanes, and its lanes."""
+        """Returns a stack's displayed name, the paper of its lanes, and its lanes."""
         both = ("left to right", "right to left") if self.model.directions == 2 else ()
         if name == "":
             stack = "one stack of source and target"
@@ -278,15 +278,15 @@ class _Walk:
         return name.replace("_", " "), TRANSFORMER, ("target, right to left" if turned else "target",)
 
     def _reading(self) -> CountedReading | None:
-        """Returns how decoders read the encoder; the views' weights are counted, whoever else holds them."""
+        """Returns how decoders read the encoder, and counts the weights of all decoders' views."""
         model = self.model
         if "encoder" not in self.stacks or "decoder" not in self.stacks:
             return None
         depth, decoder_depth = len(self.stacks["encoder"]), len(self.stacks["decoder"])
         views = getattr(model.decoder, "source_views", None) or getattr(model, "source_views", None)
         if views is None:
-            # Layer-wise coordination without weight sharing: layer i of the target reads what layer i of the source
-            # writes, or what it reads: then the first layer reads the embeddings, which no layer wrote.
+            # Layer-wise coordination without weight sharing: target layer i reads the output of source layer i, or its
+            # input. In the latter case the first layer reads the embeddings, which are no layer's output.
             part = Part("the source at each layer", paper=COORDINATION, replaces=f"e_{depth}")
             layers: tuple[tuple[int, ...], ...] = tuple((i + 1,) for i in range(decoder_depth))
             read = getattr(model.hparams, "lwc_source", "")
@@ -318,7 +318,7 @@ class _Walk:
             tagged = "a zero vector" if getattr(model.hparams, "predict_tag", False) else "the direction's tag"
             first = f", begins with {tagged}"
         if name in ("encoder", ""):
-            # Learned vectors may be one matrix for both sides: whoever reads it first has it.
+            # Both sides may share one embedding matrix, which counts for the side that reads it first.
             if getattr(model, "source_features", None) is not None:
                 ordered = positions if model.hparams.feature_positions == "timing" else "no positions"
                 parts.append(self._embedding("source_features", setting=ordered))
@@ -337,7 +337,7 @@ class _Walk:
         return tuple(part for part in parts if part is not None)
 
     def _after(self, name: str, is_last: bool) -> tuple[Part, ...]:
-        """Returns a stack's last norm, norms of the views of it, and behind the last stack the softmax."""
+        """Returns a stack's final norm, the norms of views of it, and after the last stack the softmax."""
         model, parts = self.model, []
         stack = getattr(model, name, None) if name else model
         norm = getattr(stack, "final_norm", None) or (getattr(model, "final_norm", None) if is_last else None)

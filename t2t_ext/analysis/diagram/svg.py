@@ -1,7 +1,7 @@
-"""The diagram of a model as an SVG picture.
+"""Draws the diagram of a model as an SVG picture.
 
-Written by hand: rectangles, lines and text, colored by paper, with a style for light and for dark backgrounds. Nothing
-measures text; boxes are as wide as an estimate from above says. Inputs are at the top, outputs at the bottom.
+The SVG is written directly: rectangles, lines and text, colored by paper, with styles for light and dark backgrounds.
+Text is not measured; an upper estimate of its width determines the boxes. Inputs are at the top, outputs at the bottom.
 """
 
 import itertools
@@ -12,20 +12,20 @@ from xml.sax.saxutils import escape
 from t2t_ext.analysis.diagram.model import OWN, TRANSFORMER, CountedReading, Diagram, Group, Part, Stack
 
 _MARGIN = 24
-_TOP = 84  # of the columns
+_TOP = 84  # y of the columns
 _GAP = 56  # between columns
 _ARROW = 18  # between boxes
-_PADDING = 12  # inside of a group of layers
+_PADDING = 12  # inside a group of layers
 _NARROWEST = 250
-_WIDEST = 300  # of a line that can be broken
-_SUM = 7  # radius of the sign of a sum
-_LANE = 24  # height of what names a lane
-_SPACING = 34  # between the layers in the picture of what is read
+_WIDEST = 300  # width of a line that can be broken
+_SUM = 7  # radius of the sum sign
+_LANE = 24  # height of a lane's label
+_SPACING = 34  # between layers in the picture of the layers that are read
 _RADIUS = 11
-_TITLE, _NAME, _SMALL = 17, 13.5, 12  # sizes of letters
-_LETTER = 0.57  # width of a letter, as a part of its size, from above for running text in usual fonts
+_TITLE, _NAME, _SMALL = 17, 13.5, 12  # font sizes
+_LETTER = 0.57  # width of a letter relative to the font size; an upper estimate for text in common fonts
 
-# Fill and line on white, fill and line on black, by paper; the last is that of all others.
+# Fill and line on white, fill and line on black, by paper; the last entry is for all other papers.
 _COLORS = {
     TRANSFORMER: ("#f2f3f5", "#7a828c", "#2b3036", "#9aa4af"),
     "Ampomah et al. 2021": ("#fde3cf", "#c4661f", "#54301a", "#f0a06a"),
@@ -42,13 +42,13 @@ _SUBSCRIPTS = str.maketrans("0123456789ij", "₀₁₂₃₄₅₆₇₈₉ᵢ�
 
 
 def diagram_svg(diagram: Diagram) -> str:
-    """Returns the diagram as an SVG file, readable at its own size."""
+    """Returns the diagram as an SVG file that is readable at its original size."""
     picture = _Picture()
     picture.text(_MARGIN, 34, diagram.title, _TITLE, kind="t b")
     facts = ", ".join([*diagram.facts, f"{diagram.parameters:,} parameters"])
     picture.text(_MARGIN, 56, facts, _SMALL)
     x: float = _MARGIN
-    # The decoder that is searched stands beside what it reads, another one behind it.
+    # The main decoder is next to the layers that it reads; a backward decoder comes after it.
     stacks = sorted(diagram.stacks, key=lambda stack: stack.name == "backward decoder")
     columns = []
     read = None
@@ -60,7 +60,7 @@ def diagram_svg(diagram: Diagram) -> str:
         columns[-1].draw()
         x = columns[-1].right + _GAP
     if read is not None:
-        # What flows from the encoder through the picture of what is read to the decoders.
+        # Arrows from the encoder through the picture of the layers that are read to the decoders.
         (left, right, middle), (encoder, decoder, *behind) = read, columns
         for start in encoder.starts(middle, diagram.reading.layers if diagram.reading else ()):
             picture.elbow(start, (left, middle))
@@ -68,7 +68,7 @@ def diagram_svg(diagram: Diagram) -> str:
         to = decoder.of_part(*named, default=decoder.beside(middle))
         picture.elbow((right, middle), (decoder.x + _PADDING, to))
         for column in behind:
-            # What it has generated goes back to the decoder that is searched.
+            # The backward decoder's states go back to the main decoder.
             to = decoder.of_part("attention to the backward states", default=decoder.beside(column.y))
             picture.elbow((column.x + _PADDING, column.y - 12), (decoder.right - _PADDING, to))
     for part in diagram.others:
@@ -78,7 +78,7 @@ def diagram_svg(diagram: Diagram) -> str:
 
 
 def _pretty(text: str) -> str:
-    """Returns a text of the terminal with the signs that a picture can have."""
+    """Returns terminal text with proper symbols, such as subscripts and arrows."""
     text = re.sub(r"_(\d+|ij?\b)", lambda match: match[1].translate(_SUBSCRIPTS), text)
     text = re.sub(r"(?<=\d) x (?=[\d])", " × ", text)
     return text.replace("->", "→").replace("lambda", "λ")
@@ -89,7 +89,7 @@ def _width(text: str, size: float) -> float:
 
 
 class _Picture:
-    """Elements, and how far they reach."""
+    """The SVG elements, and the width and height that they take."""
 
     def __init__(self) -> None:
         self.elements: list[str] = []
@@ -99,7 +99,7 @@ class _Picture:
         self.width, self.height = max(self.width, x), max(self.height, y)
 
     def text(self, x: float, y: float, words: str, size: float, *, kind: str = "t", anchor: str = "start") -> None:
-        """Writes a line; y is its base line."""
+        """Writes a line of text; y is its baseline."""
         shown = escape(_pretty(words), {'"': "&quot;"})
         self.elements.append(
             f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}">{shown}</text>'
@@ -108,14 +108,14 @@ class _Picture:
         self._reach(x + reach, y + 0.3 * size)
 
     def lines(self, x: float, y: float, lines: "_Lines") -> float:
-        """Writes lines one below the other, x being their middle; returns the base line of the last."""
+        """Writes lines of text below each other, centered at x; returns the baseline of the last."""
         for words, size, kind in lines:
             y += size + 4
             self.text(x, y, words, size, kind=kind, anchor="middle")
         return y
 
     def frame(self, behind: int, x: float, y: float, width: float, height: float) -> None:
-        """Draws the frame of a group behind all elements from number ``behind`` on."""
+        """Draws the frame of a group behind all elements from index ``behind`` on."""
         self.box(x, y, width, height, "group", 10)
         self.elements.insert(behind, self.elements.pop())
 
@@ -127,14 +127,14 @@ class _Picture:
         self._reach(x + width, y + height)
 
     def arrow(self, x0: float, y0: float, x1: float, y1: float, kind: str) -> None:
-        """Draws a line with a head at its end."""
+        """Draws a straight arrow."""
         self.elements.append(
             f'<line class="{kind}" x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" marker-end="url(#head)"/>'
         )
         self._reach(max(x0, x1), max(y0, y1))
 
     def elbow(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """Draws a line with a head from one point to another, up or down halfway between them."""
+        """Draws an arrow from one point to another that goes up or down halfway between them."""
         (x0, y0), (x1, y1) = start, end
         between = (x0 + x1) / 2
         self.elements.append(
@@ -142,7 +142,7 @@ class _Picture:
         )
 
     def around(self, x: float, y: float, side: float, end: float) -> None:
-        """Draws a line from (x, y) by a side to the same x further down."""
+        """Draws an arrow from (x, y) to the same x further down, with a detour to ``side``."""
         toward = _SUM if side < x else -_SUM
         self.elements.append(
             f'<path class="flow" d="M{x:.1f} {y:.1f} H{side:.1f} V{end:.1f} H{x - toward:.1f}" '
@@ -154,14 +154,14 @@ class _Picture:
         self.elements.append(f'<path class="flow" d="M{x:.1f} {y:.1f} V{end:.1f}"/>')
 
     def sum(self, x: float, y: float) -> None:
-        """Draws the sign of a sum."""
+        """Draws a sum sign."""
         self.elements.append(f'<circle class="sum" cx="{x:.1f}" cy="{y:.1f}" r="{_SUM}"/>')
         arm = _SUM - 3
         cross = f"M{x - arm:.1f} {y:.1f} H{x + arm:.1f} M{x:.1f} {y - arm:.1f} V{y + arm:.1f}"
         self.elements.append(f'<path class="flow" d="{cross}"/>')
 
     def file(self, described: str) -> str:
-        """Returns the file."""
+        """Returns the content of the SVG file."""
         width, height = round(self.width + _MARGIN), round(self.height + _MARGIN)
         body = "\n".join(self.elements)
         words = escape(_pretty(described))
@@ -179,7 +179,7 @@ def _class(paper: str) -> str:
 
 
 def _style() -> str:
-    """Returns the style sheet, light with a dark variant."""
+    """Returns the style sheet: light, with a dark variant."""
 
     def colors(page: str, letters: str, faint: str, lines: str, group: str, place: int) -> Iterator[str]:
         yield f".page {{ fill: {page}; }} .t {{ fill: {letters}; }} .f {{ fill: {faint}; }}"
@@ -208,7 +208,7 @@ _Lines = list[tuple[str, float, str]]  # words, size, kind
 
 
 def _lines_of(part: Part) -> _Lines:
-    """Returns the lines of a part's box."""
+    """Returns the lines of text in a part's box."""
     lines: _Lines = [(part.name, _NAME, "t b")]
     beside = [words for words in (part.setting, part.shape) if words]
     if _width("; ".join(beside), _SMALL) <= _WIDEST:
@@ -221,7 +221,7 @@ def _lines_of(part: Part) -> _Lines:
 
 
 def _wrapped(words: str) -> Iterator[str]:
-    """Yields lines that are not too wide, broken behind commas."""
+    """Yields lines that are not too wide, broken after commas."""
     line = ""
     for piece in words.split(", "):
         longer = f"{line}, {piece}" if line else piece
@@ -240,25 +240,25 @@ class _Column:
         widths = [_width(words, size) for part in stack.parts for words, size, _ in _lines_of(part)]
         self.width = max(_NARROWEST, max(widths, default=0) + 2 * _PADDING + 24)
         self.right = x + self.width
-        # The middles of the lanes: the sequences that go through the stack.
+        # The centers of the lanes, which are the sequences that pass through the stack.
         count, inner = len(stack.lanes), self.width - 2 * _PADDING
         self._lanes = [x + _PADDING + inner * (2 * lane + 1) / (2 * count) for lane in range(count)]
         self._middles: dict[str, float] = {}
         self._groups: list[float] = []
 
     def beside(self, y: float) -> float:
-        """Returns the height of its layers that is nearest to another one."""
+        """Returns the y coordinate within its layers that is nearest to the given one."""
         return min(max(y, min(self._groups) + _PADDING), max(self._groups) - _PADDING) if self._groups else y
 
     def starts(self, y: float, layers: Sequence[Sequence[int]]) -> Iterator[tuple[float, float]]:
-        """Yields the points where what is read leaves the stack: of e_N its last norm, of other layers the layers."""
+        """Yields the points where arrows leave the stack: at its last norm for e_N, at the layers for other outputs."""
         yield from ((self.right - _PADDING, self._middles[part.name]) for part in self._stack.after)
         others = not layers or any(number != self._stack.depth for each in layers for number in each)
         if not self._stack.after or others:
             yield self.right, self.beside(y)
 
     def of_part(self, *names: str, default: float) -> float:
-        """Returns the middle of the first box of one of these names."""
+        """Returns the vertical center of the first box with one of these names, in the order of the names."""
         return next((self._middles[name] for name in names if name in self._middles), default)
 
     def draw(self) -> None:
@@ -277,7 +277,7 @@ class _Column:
         for group in stack.groups:
             self._arrows()
             self._group(group)
-        # Of a stack of both sides, what becomes of the source in the last layer is not read.
+        # In a stack of both sides, the last layer's output for the source is not used.
         read = slice(1, None) if stack.lanes[0] == "source" and len(stack.lanes) > 1 else slice(None)
         for part in stack.after:
             self._arrows(read)
@@ -299,7 +299,7 @@ class _Column:
         self.y += height
 
     def _residuals(self, y: float) -> None:
-        """Draws, from height y past the part that has just been drawn, what is added to its output in every lane."""
+        """Draws, in every lane, the residual connection from y around the part just drawn to its output."""
         half = (len(self._lanes) + 1) // 2
         end = self.y + _ARROW / 2 + 1
         for lanes, side in ((self._lanes[:half], self.x + 5), (self._lanes[half:][::-1], self.right - 5)):
@@ -321,7 +321,7 @@ class _Column:
             branch = self.y + 4 if part.residual else branch
             self._arrows()
             self._part(part)
-            # A part without a sum of its own, such as a gate, is inside of the one before it.
+            # A part without a residual of its own, such as a gate, belongs to the residual branch before it.
             if branch and (following is None or following.residual):
                 self._residuals(branch)
                 branch = 0.0
@@ -334,7 +334,7 @@ class _Column:
 
 
 def _draw_reading(picture: _Picture, x: float, reading: CountedReading, diagram: Diagram) -> tuple[float, float, float]:
-    """Draws which encoder layers the decoder's layers read; returns its left and right edge and its layers' middle."""
+    """Draws which encoder layers the decoder's layers read; returns the left and right edges and the layers' center."""
     depths = [stack.depth for stack in diagram.stacks if stack.name == "encoder" or stack.name.endswith("decoder")]
     part = reading.part
     lines: _Lines = [(part.name, _NAME, "t b")]
@@ -371,7 +371,7 @@ def _draw_reading(picture: _Picture, x: float, reading: CountedReading, diagram:
 
 
 def _legend(picture: _Picture, diagram: Diagram) -> None:
-    """Names the colors below everything."""
+    """Draws the legend of the colors below all other elements."""
     x, y = float(_MARGIN), picture.height + 30
     most = max(picture.width, 600)
     for paper in diagram.papers:

@@ -1,4 +1,4 @@
-"""The diagram of a model as text for a terminal."""
+"""Renders the diagram of a model as text for a terminal."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,13 +8,13 @@ _MOST_COLUMNS = 40  # decoder layers in a line
 
 
 def diagram_text(diagram: Diagram) -> str:
-    """Returns the diagram as lines of text, stacks from their input to their output.
+    """Returns the diagram as lines of text, with each stack from its input to its output.
 
-    What stands in the place of a part of a Transformer is marked ``<- part``, with the paper; numbers of parameters are
-    those of one layer.
+    A part that replaces one of the Transformer is marked ``<- part``, with its paper. Numbers of parameters are per
+    layer.
     """
     blocks = [(stack.name == "encoder", _stack_rows(stack)) for stack in diagram.stacks]
-    # A heading stands alone in its line.
+    # Headings have a line of their own and do not affect the columns.
     parts = [row for _, rows in blocks for row in rows if any(row[1:])]
     widths = [max((len(row[column]) for row in parts), default=0) for column in range(4)]
     lines = [", ".join([diagram.title, *diagram.facts, f"{diagram.parameters:,} parameters"])]
@@ -28,7 +28,7 @@ def diagram_text(diagram: Diagram) -> str:
 
 
 def with_paper(part: Part) -> str:
-    """Returns a part's title with its paper, where that is not the Transformer's."""
+    """Returns a part's title, with its paper unless that is the Transformer's."""
     return part.title if part.paper == TRANSFORMER else f"{part.title} ({part.paper})"
 
 
@@ -42,7 +42,7 @@ def _stack_rows(stack: Stack) -> list[tuple[str, str, str, str]]:
     if stack.lanes[0].endswith("right to left") and len(stack.lanes) == 1:
         lanes = f", {stack.lanes[0]}"
     paper = f" ({stack.paper})" if stack.paper != TRANSFORMER else ""
-    shared = stack.lanes == ("source", "target")  # which its name says
+    shared = stack.lanes == ("source", "target")  # the stack's name says so
     rows = [("", "", "", ""), (f"{stack.name}{'' if shared else lanes}{paper}", "", "", "")]
     rows += [_row(part) for part in stack.before]
     for group in stack.groups:
@@ -57,7 +57,7 @@ def _shown(rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> Iterator[s
 
 
 def _reading(reading: CountedReading) -> Iterator[str]:
-    """Yields which encoder layers the decoder's layers read."""
+    """Yields lines that show which encoder layers the decoder's layers read."""
     part = reading.part
     mark = f"  {part.mark}" if part.mark else ""
     count = f", {part.parameters:,} parameters" if part.parameters else ""

@@ -1,12 +1,12 @@
 """Measures the divergence of local and global attention in dual contextual modules (Ampomah et al. 2021, section 7.2).
 
-    alpha_g = max([alpha_g^1, ..., alpha_g^H]), alpha_l likewise                         (equation 10)
+    alpha_g = max([alpha_g^1, ..., alpha_g^H]), alpha_l = max([alpha_l^1, ...])          (equation 10)
     dv^l = JS(alpha_g, alpha_l) = KL(alpha_g || m) / 2 + KL(alpha_l || m) / 2,
     m = (alpha_g + alpha_l) / 2                                                          (equations 11 and 12)
     E_d = mean of dv^l over the layers                                                   (equation 13)
 
-Logarithms are natural, so that 0 <= JS <= ln 2. The element-wise maximum of distributions adds up to more than 1: its
-rows are divided by their sums, else dv^l would be no divergence of distributions and have no bound.
+Logarithms are natural, so that 0 <= JS <= ln 2. The rows of an element-wise maximum of distributions sum to more than
+1. They are divided by their sums, since dv^l would otherwise have no bound and not compare distributions.
 
 Legend: B sentences, H heads, Q queries, K keys, L layers.
 """
@@ -25,13 +25,13 @@ from t2t_ext.models.stacked import Record
 from t2t_ext.models.transformer import Transformer
 from t2t_ext.translation.batches import similar_lengths
 
-# How one distribution is made of all heads' -> its words in reports.
+# Way of combining the heads' distributions into one -> its description in reports.
 HEADS = {
     "max": "the element-wise maximum over the heads, its rows divided by their sums",
     "mean": "the mean over the heads",
     "head": "at every position the head with the largest weight",
 }
-_MOST_POSITIONS = 2048  # of a batch, padding included: attention's memory grows with the square of the length
+_MOST_POSITIONS = 2048  # in a batch, padding included: the memory for attention is quadratic in the length
 _WIDTH_MULTIPLE = 8
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
@@ -39,21 +39,21 @@ _IDS = tf.TensorSpec([None, None], tf.int32)
 def jensen_shannon(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
     """Returns the Jensen-Shannon divergence of distributions (equations 11 and 12), in nats, float32 [...].
 
-    Both are float32 [..., K] and add up to 1 on the last axis; zeros count nothing.
+    Both are float32 [..., K] and sum to 1 on the last axis; zeros contribute nothing.
     """
     m = (p + q) / 2
     total = tf.math.xlogy(p, p) + tf.math.xlogy(q, q) - 2 * tf.math.xlogy(m, m)
-    # Equal distributions may come out below zero by a rounding.
+    # Rounding may give a value slightly below zero for equal distributions.
     return tf.clip_by_value(tf.reduce_sum(total, axis=-1) / 2, 0.0, float(np.log(2)))
 
 
 def joined_heads(weights: tf.Tensor, heads: str) -> tf.Tensor:
-    """Returns one distribution for those of all heads (equation 10).
+    """Returns one distribution that combines those of all heads (equation 10).
 
     Args:
       weights: float [B, H, Q, K], distributions on the last axis.
       heads: ``max``: the element-wise maximum, whose rows are divided by their sums; ``mean``: the mean; ``head``: at
-        every position that of the head whose largest weight there is the largest of all.
+        every position, the distribution of the head with the largest single weight there.
 
     Returns:
       float32 [B, Q, K], distributions on the last axis.
@@ -68,12 +68,12 @@ def joined_heads(weights: tf.Tensor, heads: str) -> tf.Tensor:
 
 
 def module_divergence(weights: tf.Tensor, real: tf.Tensor, heads: str) -> tf.Tensor:
-    """Returns the divergence between a module's two attentions, the mean over each sentence's positions.
+    """Returns the divergence between a module's local and global attention, averaged over each sentence's positions.
 
     Args:
       weights: float [B, 2 H, Q, K], the H local heads, then the H global ones.
       real: bool [B, Q], False at padding.
-      heads: As of ``joined_heads``.
+      heads: As for ``joined_heads``.
 
     Returns:
       float32 [B].
@@ -87,7 +87,7 @@ def check_model(model_class: type) -> None:
     """Checks that a model's modules can be measured.
 
     Raises:
-      UserError: It has no encoder and decoder of its own, as layer-wise coordination.
+      UserError: The model, such as layer-wise coordination, has no separate encoder and decoder stacks.
     """
     if not issubclass(model_class, Transformer):
         raise UserError(
@@ -98,13 +98,12 @@ def check_model(model_class: type) -> None:
 
 
 def stacks_with_modules(hparams: Any, with_targets: bool, target_sides: int = 1) -> list[str]:
-    """Returns the stacks of a model of these hparams that have dual contextual modules and can be measured.
+    """Returns the stacks of a model with these hparams that have dual contextual modules and can be measured.
 
-    A decoder has nothing to read without translations (``with_targets``), and is not measured where the model has two
-    targets.
+    A decoder needs translations as input (``with_targets``), and is not measured if the model has two targets.
 
     Raises:
-      UserError: There are none.
+      UserError: There is no such stack.
     """
     encoder, decoder = (getattr(hparams, f"dual_{stack}_layers", ()) for stack in ("encoder", "decoder"))
     if not encoder and not decoder:
@@ -134,10 +133,10 @@ def measure(
 ) -> dict[str, Divergences]:
     """Measures the divergence in every dual contextual module of a Transformer, without dropout.
 
-    Sources and targets are ids, each with EOS, targets in the order in which the model generates (teacher forcing);
-    without targets the encoder alone is measured. ``heads`` is as of ``joined_heads``. ``progress`` is called with
-    (sentences done, sentences in all). Returns stack (``encoder``, ``decoder``) -> its divergences, the sentences in
-    the order given.
+    Sources and targets are ids with EOS; targets are in the model's generation order (teacher forcing). Without targets
+    only the encoder is measured. ``heads`` is as for ``joined_heads``. ``progress`` is called with (sentences done,
+    sentences in all). Returns stack (``encoder``, ``decoder``) -> its divergences, with the sentences in the given
+    order.
 
     Raises:
       UserError: The model has no such module.
@@ -167,7 +166,7 @@ def measure(
             found[stack] = tf.stack(each, axis=1)
         return found
 
-    of_batch.get_concrete_function()  # traced by a call, it counts as the last model's, traced once more
+    of_batch.get_concrete_function()  # a trace made by a call would count as a retracing of the last model's
     values = {stack: np.zeros([len(sources), len(layers[stack])]) for stack in stacks}
     read = targets if decoder and targets is not None else [[PAD_ID]] * len(sources)
     done = 0
@@ -182,6 +181,6 @@ def measure(
 
 
 def _padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
-    """Returns ids as int32 [B, T], T a multiple of eight: oneDNN compiles every product for each shape."""
+    """Returns ids as int32 [B, T], T a multiple of eight, since oneDNN compiles every matrix product for each shape."""
     width = -(-max(map(len, ids)) // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE
     return np.array([[*each, *[PAD_ID] * (width - len(each))] for each in ids], np.int32)

@@ -1,4 +1,7 @@
-"""The divergence of local and global attention as text, TSV, JSON, a picture and one page. Imports no TensorFlow."""
+"""Presents the divergence of local and global attention as text, TSV, JSON, a picture and one page.
+
+Imports no TensorFlow.
+"""
 
 import dataclasses
 import math
@@ -26,11 +29,11 @@ _EXPLAINED = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Divergences:
-    """The divergences of a stack's modules.
+    """The divergences of the dual contextual modules in a stack.
 
     Attributes:
       layers: The layers that have a module, counted from 0.
-      values: float64 [sentences, len(layers)], dv^l in nats of each sentence.
+      values: dv^l of each sentence in nats, float64 [sentences, len(layers)].
     """
 
     layers: tuple[int, ...]
@@ -42,17 +45,17 @@ class Divergences:
         return len(self.values)
 
     def layer(self, layer: int) -> tuple[float, float] | None:
-        """Returns dv^l of a layer, the mean over sentences, and its standard error; None where it has no module."""
+        """Returns a layer's dv^l, averaged over sentences, and its standard error; None if it has no module."""
         return _mean(self.values[:, self.layers.index(layer)]) if layer in self.layers else None
 
     @property
     def overall(self) -> tuple[float, float]:
-        """E_d (equation 13), over the layers that have a module, and its standard error over sentences."""
+        """E_d (equation 13), the mean over the layers that have a module, and its standard error over sentences."""
         return _mean(self.values.mean(axis=1))
 
 
 def _mean(values: np.ndarray) -> tuple[float, float]:
-    """Returns the mean of values float [n] and its standard error, NaN of a single one."""
+    """Returns the mean of values float [n] and its standard error, which is NaN for a single value."""
     error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
     return float(values.mean()), error
 
@@ -62,11 +65,11 @@ class Measured:
     """A run's divergences.
 
     Attributes:
-      label: What the run is called.
-      run: Its directory.
+      label: The run's label.
+      run: The run's directory.
       checkpoint: The checkpoint's name.
-      kernel_size: f, the neighboring positions that a local context joins.
-      stacks: ``encoder``, ``decoder`` -> the divergences of its modules.
+      kernel_size: f, the number of neighboring positions that a local context combines.
+      stacks: ``encoder`` or ``decoder`` -> the divergences of its modules.
     """
 
     label: str
@@ -85,7 +88,7 @@ def _layers(runs: Sequence[Measured], stack: str) -> list[int]:
 
 
 def tables(runs: Sequence[Measured]) -> list[tuple[str, Table]]:
-    """Returns each stack and its table, a row for each run, for people."""
+    """Returns each stack with its displayed table, which has a row for each run."""
     found = []
     for stack in _stacks(runs):
         layers = _layers(runs, stack)
@@ -101,7 +104,7 @@ def tables(runs: Sequence[Measured]) -> list[tuple[str, Table]]:
 
 
 def records(runs: Sequence[Measured]) -> Table:
-    """Returns a row for each layer of each run, and one for its mean over layers, for machines."""
+    """Returns a machine-readable table with a row for each layer of each run, and one for each mean over layers."""
     names = ["run", "kernel_size", "stack", "layer", "divergence", "standard_error", "sentences"]
     rows: list[list[Any]] = []
     for run in runs:
@@ -114,7 +117,7 @@ def records(runs: Sequence[Measured]) -> Table:
 
 
 def build(runs: Sequence[Measured], measured: str, notes: Sequence[str] = (), svg: bytes = b"") -> Report:
-    """Returns the divergences as a report. ``measured`` says what they are of; a terminal gets no picture."""
+    """Returns the divergences as a report; ``measured`` describes the measurement, and a terminal gets no picture."""
     blocks: list[Block] = [*map(Note, notes), Paragraph(measured), Paragraph(_EXPLAINED, "small")]
     if svg:
         caption = (
@@ -130,9 +133,9 @@ def build(runs: Sequence[Measured], measured: str, notes: Sequence[str] = (), sv
 def write(
     directory: files.PathLike, runs: Sequence[Measured], measured: str, settings: dict[str, Any], notes: Sequence[str]
 ) -> list[str]:
-    """Writes page, tables and picture into a directory, which is made where it is missing.
+    """Writes page, tables and picture into a directory, which is created if it is missing.
 
-    ``settings`` say for machines what was measured and how. Returns the names of the files, the page first.
+    ``settings`` describe the measurement in machine-readable form. Returns the names of the files, the page first.
 
     Raises:
       UserError: The directory cannot be written to.
@@ -166,9 +169,9 @@ def _shown(found: tuple[float, float]) -> str:
 
 
 def pictures(runs: Sequence[Measured]) -> tuple[bytes, bytes]:
-    """Draws, for each stack, the divergence by layer, a curve for each run, and its mean over layers by kernel size.
+    """Draws, for each stack, the divergence by layer (a curve per run) and the mean over layers by kernel size.
 
-    Returns a PNG file, and the same as SVG.
+    Returns the figure as PNG and SVG.
     """
     stacks = _stacks(runs)
     with figures.new_figure(8.6, 3.1 * len(stacks) + 0.5) as figure:

@@ -1,4 +1,4 @@
-"""The divergence of local and global attention in several runs, on the same sentences."""
+"""Measures the divergence of local and global attention in runs."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,9 +13,9 @@ from t2t_ext.translation.translator import Translator
 
 
 def check_runs(runs: Sequence[AnalyzedRun], with_references: bool) -> list[str]:
-    """Checks that runs have modules that can be measured, before their models are loaded.
+    """Checks, before the models are loaded, that the runs have modules that can be measured.
 
-    Returns notes on what is not measured, such as decoders where there are no references.
+    Returns notes on what is not measured, such as decoders if there are no references.
 
     Raises:
       UserError: A run has no such module.
@@ -46,8 +46,8 @@ def measure_run(
 ) -> tuple[Measured, list[str]]:
     """Loads a run and measures it; also returns notes on what was left out.
 
-    Without references the encoder alone is measured. ``heads`` is a key of ``HEADS``. Sentences with more than
-    ``max_subwords`` on either side are left out, as are empty ones. ``progress`` is called with (sentences done,
+    Without references only the encoder is measured. ``heads`` is a key of ``HEADS``. Empty sentences and those with
+    more than ``max_subwords`` subwords on either side are left out. ``progress`` is called with (sentences done,
     sentences in all).
 
     Raises:
@@ -55,13 +55,13 @@ def measure_run(
     """
     translator = Translator.load(run.directory.path, run.checkpoint, "precision=float32")
     model = translator.model
-    assert isinstance(model, Seq2Seq)  # of one run
+    assert isinstance(model, Seq2Seq)  # a single run, not an ensemble
     sides = [_ids(translator.source_encoder, lines)]
     if references is not None:
         targets = _ids(translator.target_encoder, references)
         backward = translator.target_direction == "r2l"
         sides.append([ids[-2::-1] + ids[-1:] if backward else ids for ids in targets])
-    # Two ids: a word and EOS.
+    # More than one id: at least one subword besides EOS.
     kept = [
         number
         for number, ids in enumerate(zip(*sides, strict=True))

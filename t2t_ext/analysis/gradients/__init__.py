@@ -1,1 +1,1 @@
-"""Gradient norms of a model's parts."""
+"""Gradient norms of the parts of a model."""

@@ -1,18 +1,18 @@
-"""Groups of variables whose gradients are measured together: a layer, or another part. Imports no TensorFlow."""
+"""Defines groups of variables whose gradients are measured together: layers and other parts. Imports no TensorFlow."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 _LAYER = re.compile(r"layer_(\d+)")
-_MOST_PARTS = 2  # of the name of what is no layer
+_MOST_PARTS = 2  # of the name of a group that is not a layer
 
 
 def group_of(name: str) -> str:
-    """Returns the group of a variable, by nothing but its name as in ``Seq2Seq.named_variables``.
+    """Returns the group of a variable, derived only from its name as in ``Seq2Seq.named_variables``.
 
-    Everything in a layer belongs to it: ``encoder/layer_3/self_attention/qkv/kernel`` to ``encoder/layer_3``, what has
-    layers of its own likewise (``layer_5/...`` to ``layer_5``). The rest is told apart by the first two parts of its
-    name, the variable's own left out: ``encoder/final_norm``, ``embedding``.
+    Every variable in a layer belongs to that layer: ``encoder/layer_3/self_attention/qkv/kernel`` to
+    ``encoder/layer_3``, and ``layer_5/...`` of a stack without a name to ``layer_5``. The other groups are the first
+    two parts of the name, without the variable's own: ``encoder/final_norm``, ``embedding``.
     """
     parts = name.split("/")
     for count, part in enumerate(parts, 1):
@@ -22,7 +22,7 @@ def group_of(name: str) -> str:
 
 
 def groups_of(names: Iterable[str]) -> dict[str, list[int]]:
-    """Returns group -> the places of its variables among all names; layers of a stack come in their order."""
+    """Returns group -> the indices of its variables among all names; the layers of a stack are in order."""
     found: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         found.setdefault(group_of(name), []).append(place)
@@ -30,7 +30,7 @@ def groups_of(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def in_order(groups: Iterable[str]) -> list[str]:
-    """Returns groups in the order of their first appearance, those of one stack together, by their layers' numbers."""
+    """Returns groups in order of first appearance, but with the layers of a stack together and sorted by number."""
     stacks: dict[str, list[tuple[int, str]]] = {}
     for group in dict.fromkeys(groups):
         stack, number = stack_of(group)
@@ -39,9 +39,9 @@ def in_order(groups: Iterable[str]) -> list[str]:
 
 
 def stack_of(group: str) -> tuple[str, int | None]:
-    """Returns what a layer is one of, and its number: ``("encoder", 3)``, ``("", 5)`` of a stack without a name.
+    """Returns a layer's stack and number: ``("encoder", 3)``, or ``("", 5)`` for a stack without a name.
 
-    Of a group that is no layer: itself and None.
+    For a group that is not a layer, returns the group itself and None.
     """
     stack, _, last = group.rpartition("/")
     match = _LAYER.fullmatch(last)
@@ -49,14 +49,14 @@ def stack_of(group: str) -> tuple[str, int | None]:
 
 
 def title_of(group: str) -> str:
-    """Returns the name of a part for people: layers count from 1."""
+    """Returns the displayed name of a part, in which layers count from 1."""
     stack, number = stack_of(group)
     named = stack.replace("_", " ")
     return named if number is None else f"{named} layer {number + 1}".strip()
 
 
 def encoder_layers(groups: Sequence[str]) -> list[str]:
-    """Returns the layers that encode the source, lowest first: ``encoder/layer_i``, or those that both sides share."""
+    """Returns the layers that encode the source, lowest first: ``encoder/layer_i``, or the layers both sides share."""
     for wanted in ("encoder", ""):
         found = [(number, group) for group in groups for stack, number in (stack_of(group),) if stack == wanted]
         layers = sorted((number, group) for number, group in found if number is not None)

@@ -1,4 +1,4 @@
-"""Figures of gradient norms: over the steps of training, and a bar for each layer."""
+"""Draws figures of gradient norms: curves over the steps of training, and a bar for each layer."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from t2t_ext.analysis.gradients.series import System
 from t2t_ext.reporting import figures
 
 _PANELS = 3  # side by side
-_WIDE_RANGE = 30  # beyond, the smallest bars could not be seen on a linear scale
+_WIDE_RANGE = 30  # ratio beyond which the smallest bars would be invisible on a linear scale
 
 
 def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, bytes]:
-    """Draws norms over steps, a panel for each part, a line for each run. Returns a PNG file, and the same as SVG."""
+    """Draws norms over steps, with a panel for each part and a line for each run; returns the figure as PNG and SVG."""
     columns = min(_PANELS, len(names))
     rows = math.ceil(len(names) / columns)
     with figures.new_figure(max(4.2 * columns, 5.2), 2.7 * rows + 0.6) as figure:
@@ -34,7 +34,7 @@ def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, byte
         for panel in panels[len(names) :]:
             panel.set_visible(False)
         for panel in panels[len(names) - columns : len(names)]:
-            panel.tick_params(labelbottom=True)  # of columns whose lowest panel is not there, too
+            panel.tick_params(labelbottom=True)  # also in columns without a panel in the last row
         figure.supxlabel("step", fontsize=9)
         figure.supylabel("gradient norm", fontsize=9)
         figures.legend(figure, [system.label for system in systems])
@@ -42,9 +42,9 @@ def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, byte
 
 
 def bars(systems: Sequence[System], stacks: Sequence[Sequence[str]]) -> tuple[bytes, bytes]:
-    """Draws mean norms with their standard errors, a panel for each stack, a group of bars for each layer.
+    """Draws mean norms with their standard errors, with a panel for each stack and a group of bars for each layer.
 
-    Returns a PNG file, and the same as SVG.
+    Returns the figure as PNG and SVG.
     """
     counts = [len(stack) * len(systems) for stack in stacks]
     width = max(1.6 + 0.24 * max(counts) + 0.25 * max(map(len, stacks)), 5.2)
@@ -71,7 +71,7 @@ def _logarithmic(panel: Any) -> None:
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
     def minor(value: float, _: int) -> str:
-        """Labels 2 and 5 of a decade where an axis has hardly more than one: a single 0.1 would be no scale."""
+        """Labels 2 and 5 of each decade if the axis spans less than two decades, which have too few major labels."""
         low, high = panel.get_ylim()
         digit = round(value / 10 ** math.floor(math.log10(value)))
         return f"{value:g}" if high < 100 * low and digit in (2, 5) else ""

@@ -1,4 +1,4 @@
-"""The comparison of gradient norms as text, TSV, pictures and one page."""
+"""Presents a comparison of gradient norms as text, TSV, pictures and one page."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ class GradientComparison:
     """A comparison of gradient norms, and how they were measured.
 
     Attributes:
-      systems: The first is what the others are compared with.
-      measured: What the norms are of, a sentence.
-      point: What means are over, in the singular, such as ``batch``.
-      together: Of systems whose batches were also taken all at once: label -> part -> norm of that gradient.
+      systems: The systems; the others are compared with the first.
+      measured: A sentence that says what the norms were computed from.
+      point: The unit that means are taken over, in the singular, such as ``batch``.
+      together: For systems whose batches were also taken all at once: label -> part -> norm of that gradient.
       over_steps: Whether the points are steps of training, so that curves can be drawn.
     """
 
@@ -70,9 +70,9 @@ class GradientComparison:
 
 
 def logged(runs: Sequence[AnalyzedRun], from_step: int = 0, to_step: int = 0) -> tuple[GradientComparison, list[str]]:
-    """Compares the norms that training logged between two steps (0: to the end); also returns notes on them.
+    """Compares the norms that training logged between two steps; also returns notes on them.
 
-    Runs with one label are one system.
+    ``to_step`` 0 means to the end. Runs with the same label form one system.
 
     Raises:
       UserError: A run logged nothing between these steps.
@@ -98,7 +98,7 @@ def logged(runs: Sequence[AnalyzedRun], from_step: int = 0, to_step: int = 0) ->
 
 
 def table(report: GradientComparison) -> Table:
-    """Returns the table for people; parts that a system does not have are empty."""
+    """Returns the displayed table; parts that a system does not have are empty."""
     first = report.systems[0].label
     headings = [Column("part")]
     for number, system in enumerate(report.systems):
@@ -121,7 +121,7 @@ def table(report: GradientComparison) -> Table:
 
 
 def summary(report: GradientComparison) -> list[str]:
-    """Returns a line for each system about its top encoder layer."""
+    """Returns one line per system about its top encoder layer."""
     lines = []
     for number, system in enumerate(report.systems):
         mean, share, ratio = system.mean(TOP), system.share(TOP), report.ratio(system, TOP)
@@ -141,7 +141,7 @@ def summary(report: GradientComparison) -> list[str]:
 
 
 def records(report: GradientComparison) -> Table:
-    """Returns the comparison for machines: a row for each part of each system."""
+    """Returns the comparison in machine-readable form: a row for each part of each system."""
     names = ["system", "part", "group", "mean", "standard_error", "count", "share_of_all", "ratio_to_first", "together"]
     rows = []
     for system in report.systems:
@@ -156,7 +156,7 @@ def records(report: GradientComparison) -> Table:
 
 
 def build(report: GradientComparison, notes: Sequence[str] = (), svgs: Mapping[str, bytes] | None = None) -> Report:
-    """Returns the comparison as a report; ``svgs`` are the pictures by their files' names, none for a terminal."""
+    """Returns the comparison as a report; ``svgs`` are the pictures by file name, or none for a terminal."""
     svgs = svgs or {}
     blocks: list[Block] = [*map(Note, notes), Paragraph(report.measured), Items(summary(report))]
     blocks.append(Paragraph(_WHY, "small"))
@@ -177,7 +177,7 @@ def build(report: GradientComparison, notes: Sequence[str] = (), svgs: Mapping[s
 
 
 def write(directory: files.PathLike, report: GradientComparison, notes: Sequence[str]) -> list[str]:
-    """Writes page, table and pictures into a directory, which is made where it is missing.
+    """Writes page, table and pictures into a directory, which is created if it is missing.
 
     Returns the names of the files, the page first.
 

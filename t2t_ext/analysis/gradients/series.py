@@ -1,7 +1,7 @@
-"""Gradient norms of systems, to be compared: what runs logged in training, or what was computed at checkpoints.
+"""Holds the gradient norms of the systems to compare: logged by runs in training, or computed at checkpoints.
 
-A *point* is what a mean is taken over: a line of ``RUN/gradient_norms.jsonl`` (a mean over the steps since the line
-before), or a batch. Several runs under one label are one system, such as seeds. Imports no TensorFlow.
+Means are taken over *points*: lines of ``RUN/gradient_norms.jsonl`` (each a mean over the steps since the previous
+line), or batches. Several runs with the same label, such as seeds, form one system. Imports no TensorFlow.
 """
 
 import dataclasses
@@ -26,10 +26,10 @@ class Series:
     """Gradient norms of a run.
 
     Attributes:
-      run: Its directory.
-      steps: int [points]; of batches the checkpoint's.
+      run: The run's directory.
+      steps: The step of each point, int [points]; for batches, the checkpoint's step.
       norms: Part of the model, or ``all``, -> float [points].
-      damaged: Lines of its file that could not be read.
+      damaged: Number of lines of its file that could not be read.
     """
 
     run: pathlib.Path
@@ -48,13 +48,13 @@ class Series:
         return (encoder_layers(self.groups) or [""])[-1]
 
     def named(self, name: str) -> str:
-        """Returns the part that a name of the table means in this run: ``TOP`` is its own highest layer."""
+        """Returns this run's part for a name in the table: ``TOP`` stands for the run's own highest layer."""
         return self.top if name == TOP else name
 
 
 @dataclasses.dataclass(frozen=True)
 class Mean:
-    """A mean over ``count`` points or runs, and its standard error, NaN of a single one."""
+    """A mean over ``count`` points or runs, and its standard error, which is NaN if ``count`` is 1."""
 
     value: float
     error: float
@@ -66,7 +66,7 @@ class Mean:
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """Runs that are the same but for their seeds."""
+    """One or more runs with the same label, which usually differ only in their seeds."""
 
     label: str
     series: tuple[Series, ...]
@@ -78,9 +78,9 @@ class System:
         return [name for name in first if all(name in other for other in others)]
 
     def mean(self, name: str) -> Mean | None:
-        """Returns the mean norm of a part (a group, ``all`` or ``TOP``), None where the model has none.
+        """Returns the mean norm of a part (a group, ``all`` or ``TOP``); None if the model does not have the part.
 
-        Its standard error is that of the points of one run, or of the means of several.
+        The standard error is computed over the points of a single run, or over the means of several runs.
         """
         if any(each.named(name) not in each.norms for each in self.series):
             return None
@@ -90,7 +90,7 @@ class System:
         return Mean(float(points.mean()), error, len(points))
 
     def share(self, name: str) -> float | None:
-        """Returns the mean norm of a part as a share of that of the whole gradient."""
+        """Returns the mean norm of a part divided by the mean norm of the whole gradient."""
         part, whole = self.mean(name), self.mean(ALL)
         return part.value / whole.value if part and whole and whole.value else None
 
@@ -103,7 +103,7 @@ class _Logged(TypedDict):
 
 
 def read(run: RunDirectory, from_step: int = 0, to_step: int = 0) -> Series:
-    """Reads what a run logged between two steps, both included (0: to the end).
+    """Reads the norms that a run logged from ``from_step`` to ``to_step``, both included (``to_step`` 0: to the end).
 
     Raises:
       UserError: There is nothing between these steps, or nothing at all.
@@ -141,7 +141,7 @@ def read(run: RunDirectory, from_step: int = 0, to_step: int = 0) -> Series:
 
 
 def systems(series: Sequence[Series], labels: Sequence[str]) -> list[System]:
-    """Puts series with the same label together, in the order of the labels' first appearance."""
+    """Groups series with the same label into systems, in order of the labels' first appearance."""
     found: dict[str, list[Series]] = {}
     for each, label in zip(series, labels, strict=True):
         found.setdefault(label, []).append(each)

@@ -1,1 +1,1 @@
-"""Probing tasks: what an encoder's states know of a sentence."""
+"""Probing tasks, which show what an encoder's states encode about a sentence."""

@@ -2,8 +2,8 @@
 
     p = softmax(W2 relu(W1 x + b1) + b2)
 
-The loss is the mean cross-entropy of a batch and lambda times the sum of the squares of W1. The paper says neither the
-hidden layer's width nor its activation; here they are D and relu.
+The loss is the mean cross-entropy of a batch plus lambda times the sum of the squares of W1. The paper does not give
+the hidden layer's width and activation; here they are D and relu.
 
 Legend: N sentences, D features, C classes.
 """
@@ -17,21 +17,21 @@ import tensorflow as tf
 from t2t_ext.io.progress import Update
 
 _PREDICTED_AT_ONCE = 8192
-_UPDATES_A_CALL = 32  # of the graph: Python takes longer than one such update
+_UPDATES_A_CALL = 32  # updates per call of the graph, since a call from Python takes longer than an update
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierSettings:
-    """Training settings of a classifier; the defaults are the paper's where it says.
+    """Training settings of a classifier; the defaults are the paper's as far as it gives them.
 
     Attributes:
-      hidden_size: H; 0: D.
-      learning_rate: Of RMSProp.
-      l2: lambda.
-      batch_size: Sentences of an update.
-      epochs: The most.
-      patience: Training stops after this many epochs in which the accuracy on the validation sentences has not become
-        better; the weights are those of the best epoch.
+      hidden_size: Width of the hidden layer; 0: D.
+      learning_rate: Learning rate of RMSProp.
+      l2: The weight lambda of the L2 penalty.
+      batch_size: Number of sentences per update.
+      epochs: Maximum number of epochs.
+      patience: Training stops after this many epochs without improvement in validation accuracy; the weights of the
+        best epoch are used.
     """
 
     hidden_size: int = 0
@@ -47,9 +47,9 @@ class Trained:
     """The result of a trained classifier.
 
     Attributes:
-      predicted: int32 [test sentences], classes.
+      predicted: The predicted classes, int32 [test sentences].
       validation: Accuracy on the validation sentences after each epoch.
-      best_epoch: The epoch whose weights predicted, from 1.
+      best_epoch: The epoch whose weights were used for prediction, from 1.
     """
 
     predicted: np.ndarray
@@ -58,7 +58,7 @@ class Trained:
 
 
 def make_classifier(width: int, classes: int, settings: ClassifierSettings) -> keras.Sequential:
-    """Returns a compiled classifier of features float32 [N, D], D being the width, that gives logits float32 [N, C]."""
+    """Returns a compiled classifier that maps features float32 [N, D = width] to logits float32 [N, C]."""
     hidden = settings.hidden_size or width
     regularizer = keras.regularizers.L2(settings.l2)
     model = keras.Sequential(
@@ -79,9 +79,9 @@ def make_classifier(width: int, classes: int, settings: ClassifierSettings) -> k
 
 
 def shuffled(features: np.ndarray, labels: np.ndarray, batch_size: int, seed: int) -> tf.data.Dataset:
-    """Returns batches of features and labels, in another order in every pass; the orders are a function of the seed.
+    """Returns batches of features and labels whose order changes in every pass and is determined by the seed.
 
-    What ``fit`` shuffles itself has, under a seed, the same order in every epoch.
+    ``fit``'s own shuffling would, with a fixed seed, give the same order in every epoch.
     """
     parts = tf.constant(features), tf.constant(labels)
     order = tf.data.Dataset.range(len(labels)).shuffle(len(labels), seed % 2**31, reshuffle_each_iteration=True)
@@ -97,14 +97,14 @@ def train(
     seed: int,
     progress: Update = lambda done, total: None,
 ) -> Trained:
-    """Trains a classifier and lets it predict the test sentences.
+    """Trains a classifier and predicts the classes of the test sentences.
 
-    Features are those of training, validation and test sentences, float32 [N, D] each; labels of the first two, int32
-    [N] each. The seed is that of the weights and of the order of the sentences. ``progress`` is called with (epochs
-    done, the most epochs).
+    ``features`` are those of training, validation and test sentences, float32 [N, D] each; ``labels`` are those of the
+    first two, int32 [N] each. ``seed`` determines the initial weights and the order of the sentences. ``progress`` is
+    called with (epochs done, maximum number of epochs).
     """
     trained, valid, test = features
-    keras.utils.set_random_seed(seed % 2**32)  # of the weights
+    keras.utils.set_random_seed(seed % 2**32)  # for the initial weights
     model = make_classifier(trained.shape[1], classes, settings)
     stopping = keras.callbacks.EarlyStopping(
         "val_accuracy", mode="max", patience=settings.patience, restore_best_weights=True
@@ -113,7 +113,7 @@ def train(
     history = model.fit(
         shuffled(trained, labels[0], settings.batch_size, seed),
         epochs=settings.epochs,
-        shuffle=False,  # the batches are
+        shuffle=False,  # the dataset shuffles
         validation_data=(valid, labels[1]),
         validation_batch_size=_PREDICTED_AT_ONCE,
         callbacks=[stopping, reporting],

@@ -1,4 +1,4 @@
-"""Sentence representations of a frozen encoder: the mean of a layer's states over the sentence's positions.
+"""Computes sentence representations with a frozen encoder: the mean of a layer's states over a sentence's positions.
 
 Ampomah et al. (2021, section 7.1): "the mean of the output representation from the top-level (last) encoding layer".
 
@@ -23,17 +23,17 @@ from t2t_ext.runs import checkpoints
 from t2t_ext.translation.batches import similar_lengths
 
 TOP = 0
-_FORMAT = 1  # of the files; another one is another key
-_MOST_POSITIONS = 8192  # of a batch, padding included
+_FORMAT = 1  # version of the files, part of their keys
+_MOST_POSITIONS = 8192  # in a batch, padding included
 _MOST_ROWS = 512
 _WIDTH_MULTIPLE = 8
 
 
 def check_model(model_class: type) -> None:
-    """Checks that a model shows the states of the source.
+    """Checks that a model provides the states of the source.
 
     Raises:
-      UserError: It is no relative of the Transformer, and has no method ``source_states``.
+      UserError: The model is not derived from ``Transformer`` and has no method ``source_states``.
     """
     if not issubclass(model_class, Transformer) and not hasattr(model_class, "source_states"):
         raise UserError(
@@ -46,8 +46,9 @@ def check_model(model_class: type) -> None:
 def source_states(model: Any, inputs: tf.Tensor) -> list[tf.Tensor]:
     """Returns the states of the source, ids int32 [B, S], after each layer, without dropout: float [B, S, D] each.
 
-    Of a Transformer's encoder the last are those that the decoder reads, after the stack's normalization where it has
-    one; of layers below in pre-norm stacks, the running sums. Another model is asked for ``source_states(inputs)``.
+    For a Transformer's encoder, the last states are those that the decoder reads, after the stack's final normalization
+    if it has one. The lower layers of pre-norm stacks give their unnormalized residual sums. If a model has a method
+    ``source_states``, the result of ``source_states(inputs)`` is returned.
     """
     if hasattr(model, "source_states"):
         return list(model.source_states(inputs))
@@ -62,11 +63,10 @@ def mean_states(
     with_eos: bool = True,
     progress: Update = lambda done, total: None,
 ) -> np.ndarray:
-    """Encodes sentences, each as the mean of its states, float32 [sentences, D] in the order given.
+    """Returns the mean of the states of each sentence, in the given order, float32 [sentences, D].
 
-    The sentences are ids with EOS. The layer counts from 1; 0 is the last one. The mean is over EOS, too, if
-    ``with_eos``; a sentence of EOS alone has its state in either case. ``progress`` is called with (sentences done,
-    sentences in all).
+    The sentences are ids with EOS. ``layer`` counts from 1; 0 is the last one. The mean includes EOS if ``with_eos``; a
+    sentence of only EOS gets its state in either case. ``progress`` is called with (sentences done, sentences in all).
 
     Raises:
       UserError: The model has no such layer.
@@ -85,11 +85,11 @@ def mean_states(
         counted = tf.cast(real, tf.float32)[:, :, tf.newaxis]
         return tf.reduce_sum(states * counted, axis=1) / tf.reduce_sum(counted, axis=1)
 
-    of_batch.get_concrete_function()  # traced by a call, it counts as the last model's, traced once more
+    of_batch.get_concrete_function()  # a trace made by a call would count as a retracing of the last model's
     features: np.ndarray | None = None
     done = 0
     for batch in similar_lengths(list(map(len, sentences)), _MOST_ROWS, positions=_MOST_POSITIONS):
-        # One of few widths, at most a quarter more than the longest, as oneDNN compiles products for each shape.
+        # Few different widths, at most about a quarter above the longest: oneDNN compiles products for each shape.
         longest = max(len(sentences[i]) for i in batch)
         step = max(_WIDTH_MULTIPLE, 1 << max(0, longest.bit_length() - 3))
         inputs = np.full([len(batch), -(-longest // step) * step], PAD_ID, np.int32)
@@ -104,23 +104,23 @@ def mean_states(
     return np.zeros([0, 0], np.float32) if features is None else features
 
 
-# === On the disk ===
+# === Files ===
 
 
 def cache_path(directory: files.PathLike, name: str, settings: dict[str, Any]) -> pathlib.Path:
-    """Returns the file of a task's features; ``settings``, JSON values, are all that these depend on."""
+    """Returns the path of a task's features; ``settings``, JSON values, are everything that the features depend on."""
     text = json.dumps({"format": _FORMAT, **settings}, sort_keys=True, ensure_ascii=False)
     return pathlib.Path(directory) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy"
 
 
 def weights_digest(checkpoint: files.PathLike) -> str:
-    """Returns what tells a checkpoint's weights from all others: a digest of the digests of its files."""
+    """Returns a digest that identifies a checkpoint's weights, computed from the digests of its files."""
     digests = {name: each["sha256"] for name, each in checkpoints.read_info(checkpoint).files.items()}
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
 def load(path: pathlib.Path, sentences: int) -> np.ndarray | None:
-    """Returns features float32 [sentences, D] of a file; None where there is none that can be used."""
+    """Returns the features in a file, float32 [sentences, D]; None if there is no usable file."""
     try:
         features = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -130,10 +130,10 @@ def load(path: pathlib.Path, sentences: int) -> np.ndarray | None:
 
 
 def save(path: pathlib.Path, features: np.ndarray) -> None:
-    """Writes features to a file, which then is complete or not there.
+    """Writes features to a file atomically, so that it is never incomplete.
 
     Raises:
-      UserError: The disk is full, or the place cannot be written to.
+      UserError: The disk is full, or the directory or file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Probing tasks on the encoders of several runs: representations, classifiers, results."""
+"""Probes the encoders of several runs: computes representations, trains classifiers, collects results."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from t2t_ext.io.progress import Progress
 from t2t_ext.translation.translator import Translator
 
 _CACHE_DIR = ("analysis", "probing", "features")
-_STRANGE_SUBWORDS = 6  # a word, on average: words are spelled letter by letter
+_STRANGE_SUBWORDS = 6  # subwords per word, above which words are practically spelled letter by letter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,13 +26,13 @@ class ProbingSettings:
     """Settings of probing.
 
     Attributes:
-      classifier: How a classifier is trained.
+      classifier: Training settings of the classifiers.
       layer: Number of the encoder's layer, from 1; 0: the top one.
-      eos: Whether the mean is over the end-of-sentence symbol, too.
+      eos: Whether the mean includes the end-of-sentence symbol.
       detokenize: Whether tokens are joined as Moses' detokenizer does.
-      cache_features: Whether representations are kept in the run.
-      source_tag: Tag that every sentence begins with.
-      seeds: The seeds, a classifier of each task for each of them.
+      cache_features: Whether representations are stored in the run's directory.
+      source_tag: The tag that every sentence begins with.
+      seeds: The seeds; for each of them, one classifier per task is trained.
     """
 
     classifier: ClassifierSettings
@@ -44,7 +44,7 @@ class ProbingSettings:
     seeds: Sequence[int] = (1,)
 
     def describe(self) -> str:
-        """Returns what is measured, a sentence."""
+        """Returns a sentence that describes the measurement."""
         which, own = "top layer" if not self.layer else f"layer {self.layer}", self.classifier
         return (
             f"Accuracy in percent of a two-layer classifier on the mean of the states of the frozen encoder's {which} "
@@ -56,7 +56,7 @@ class ProbingSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ProbedText:
-    """How a run's sentences are prepared: ``tagged`` puts its tag before each, if any; ``language`` may be ""."""
+    """How a run's sentences are prepared: ``tagged`` adds the run's tag, if any; ``language`` may be ""."""
 
     tagged: Callable[[list[str]], list[str]]
     language: str
@@ -72,12 +72,13 @@ def probe(
     note: Callable[[str], None],
     progress: Progress,
 ) -> ProbingReport:
-    """Encodes and classifies, run after run; ``texts`` say how the sentences of each are prepared.
+    """Encodes the sentences of all tasks and trains classifiers on them, run after run; returns the results.
 
-    ``content`` are the settings for machines. ``note`` is told what a reader should know.
+    ``texts`` describe how the sentences are prepared for each run. ``content`` are the settings in machine-readable
+    form. ``note`` is called with notes for the reader.
 
     Raises:
-      UserError: A model has no states to probe, or no such layer.
+      UserError: A model has no states to probe, or not the chosen layer.
     """
     for run in runs:
         probing_features.check_model(registry.model(run.directory.config.model))
@@ -97,7 +98,7 @@ def probe(
 
 @dataclasses.dataclass
 class _Prober:
-    """Probes a run; its representations are from the disk or computed."""
+    """Probes a run; its representations are read from disk or computed."""
 
     run: AnalyzedRun
     text: ProbedText
@@ -107,7 +108,7 @@ class _Prober:
 
     @functools.cached_property
     def translator(self) -> Translator:
-        """The run's model and encoders, loaded when they are needed first."""
+        """The run's model and encoders, loaded when they are first needed."""
         return Translator.load(self.run.directory.path, self.run.checkpoint, "precision=float32")
 
     def features(self, task: ProbingTask) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -146,7 +147,7 @@ class _Prober:
             return probing_features.mean_states(model, ids, settings.layer, settings.eos, update)
 
     def classified(self, task: ProbingTask) -> Probed:
-        """Trains a classifier for each seed."""
+        """Trains a classifier for each seed and returns the results."""
         features, settings, name = self.features(task), self.settings, f"{self.run.label}, {task.name}"
         labels = task.partitions[TRAIN].labels, task.partitions[VALID].labels
         trained = []

@@ -1,4 +1,4 @@
-"""The results of probing tasks as text, TSV, JSON, a picture and one page. Imports no TensorFlow."""
+"""Presents the results of probing tasks as text, TSV, JSON, a picture and one page. Imports no TensorFlow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _PAPER_TASKS = {name: sum(category == name for _, category in TASKS.values()) fo
 
 
 def table(report: ProbingReport) -> Table:
-    """Returns the table for people, in percent: the tasks of each category, then their mean."""
+    """Returns the displayed table, in percent: the tasks of each category, followed by their mean."""
     first, with_seeds = report.labels[0], _seeds(report) > 1
     headings = [Column("task"), Column("classes"), Column("majority", _percent, hint="Always the commonest class")]
     for number, label in enumerate(report.labels):
@@ -46,7 +46,7 @@ def table(report: ProbingReport) -> Table:
 
 
 def records(report: ProbingReport) -> Table:
-    """Returns a row for each run and task, then for each run and category, for machines; accuracies from 0 to 1."""
+    """Returns a machine-readable table: a row per run and task, then per run and category; accuracies are 0 to 1."""
     names = ["run", "task", "category", "classes", "test_sentences", "majority", "accuracy", "low", "high", "deviation"]
     names += ["seeds", "difference", "p", "test"]
     rows: list[list[Any]] = []
@@ -91,7 +91,7 @@ def build(report: ProbingReport, notes: Sequence[str] = (), svg: bytes = b"") ->
 
 
 def write(directory: files.PathLike, report: ProbingReport, notes: Sequence[str]) -> list[str]:
-    """Writes page, tables and picture into a directory, which is made where it is missing.
+    """Writes page, tables and picture into a directory, which is created if it is missing.
 
     Returns the names of the files, the page first.
 
@@ -171,9 +171,9 @@ def _percent(value: float) -> str:
 
 
 def pictures(report: ProbingReport) -> tuple[bytes, bytes]:
-    """Draws a group of bars for each task, a bar for each run, the categories side by side.
+    """Draws a group of bars for each task, with a bar for each run and the categories side by side.
 
-    Returns a PNG file, and the same as SVG.
+    Returns the figure as PNG and SVG.
     """
     from matplotlib.lines import Line2D
 

@@ -1,4 +1,4 @@
-"""The results of probing tasks: accuracies of runs, what is sure of them, means by category. Imports no TensorFlow."""
+"""The results of probing tasks: accuracies with intervals and tests, means by category. Imports no TensorFlow."""
 
 import dataclasses
 import pathlib
@@ -13,7 +13,7 @@ from t2t_ext.analysis.probing.senteval import CATEGORIES, TEST, ProbingTask
 
 @dataclasses.dataclass(frozen=True)
 class ProbedRun:
-    """A run's label, directory and checkpoint, and for the page its model and hparams set."""
+    """A run's label, directory and checkpoint; ``about`` gives its model and hparams set for the page."""
 
     label: str
     run: pathlib.Path
@@ -23,12 +23,12 @@ class ProbedRun:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probed:
-    """Results of the classifiers on a run's representations of a task.
+    """The results of the classifiers on a run's representations of a task.
 
     Attributes:
-      right: bool [seeds, test sentences], which ones a classifier has right.
-      validation: For each seed, the accuracies on the validation sentences after each epoch.
-      best_epochs: For each seed, the epoch whose weights predicted, from 1.
+      right: Whether each seed's classifier has each test sentence right, bool [seeds, test sentences].
+      validation: For each seed, the accuracy on the validation sentences after each epoch.
+      best_epochs: For each seed, the epoch whose weights were used for prediction, from 1.
     """
 
     right: np.ndarray
@@ -37,34 +37,34 @@ class Probed:
 
     @property
     def accuracy(self) -> float:
-        """The share of test sentences that is right, the mean over seeds."""
+        """The share of test sentences that are right, averaged over seeds."""
         return float(self.right.mean())
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its 95% interval (Wilson), of the choice of test sentences."""
+        """The accuracy's 95 % interval (Wilson), for the choice of test sentences."""
         return probing_statistics.wilson(self.accuracy, self.right.shape[1])
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation of the accuracy over seeds; None of a single one."""
+        """The standard deviation of the accuracy over seeds; None for a single seed."""
         return float(self.right.mean(axis=1).std(ddof=1)) if len(self.right) > 1 else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaskResult:
-    """A task and the results of all runs by label, the first being what the others are compared with."""
+    """A task and the results of all runs by label; the others are compared with the first."""
 
     task: ProbingTask
     runs: Mapping[str, Probed]
 
     @property
     def test_sentences(self) -> int:
-        """The number of sentences behind the accuracies."""
+        """The number of test sentences."""
         return len(self.task.partitions[TEST])
 
     def compared(self, label: str) -> tuple[float, str, float] | None:
-        """Returns by how much a run is better than the first, the test and its p-value; None of the first itself."""
+        """Returns a run's difference in accuracy to the first, the test and its p-value; None for the first itself."""
         first = next(iter(self.runs))
         if label == first:
             return None
@@ -74,13 +74,13 @@ class TaskResult:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ProbingReport:
-    """All of it.
+    """The results of all tasks and runs.
 
     Attributes:
-      runs: What is compared.
-      tasks: In the order of the papers' tables.
-      settings: How it was measured; JSON values.
-      measured: The same for people, a sentence.
+      runs: The compared runs.
+      tasks: The results by task, in the order of the papers' tables.
+      settings: The settings of the measurement, as JSON values.
+      measured: A sentence that describes the measurement.
     """
 
     runs: Sequence[ProbedRun]
@@ -90,15 +90,15 @@ class ProbingReport:
 
     @property
     def labels(self) -> list[str]:
-        """Names of the runs."""
+        """The labels of the runs."""
         return [run.label for run in self.runs]
 
     @property
     def by_category(self) -> dict[str, list[TaskResult]]:
-        """The tasks of each category that has any."""
+        """Category -> its tasks, for the categories that have any."""
         found = {name: [each for each in self.tasks if each.task.category == name] for name in CATEGORIES}
         return {name: tasks for name, tasks in found.items() if tasks}
 
     def mean(self, category: str, label: str) -> float:
-        """Returns a run's mean accuracy over the tasks of a category, as ``#Avg`` of the paper's table 4."""
+        """Returns a run's mean accuracy over the tasks of a category, like ``#Avg`` in the paper's table 4."""
         return float(np.mean([each.runs[label].accuracy for each in self.by_category[category]]))

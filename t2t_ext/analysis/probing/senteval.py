@@ -1,7 +1,7 @@
-"""Probing tasks in SentEval's format (Conneau et al. 2018): sentences, their classes and partitions.
+"""Reads probing tasks in SentEval's format (Conneau et al. 2018): sentences, their classes and partitions.
 
-A line is ``PARTITION TAB CLASS TAB SENTENCE``: ``tr``, ``va`` or ``te``, the class, and the sentence's tokens separated
-by spaces. There may be more fields; the sentence is the last one. Imports no TensorFlow.
+A line is ``PARTITION TAB CLASS TAB SENTENCE``: the partition ``tr``, ``va`` or ``te``, the class, and the sentence's
+tokens separated by spaces. If there are more fields, the sentence is the last one. Imports no TensorFlow.
 """
 
 import collections
@@ -19,7 +19,7 @@ from t2t_ext.io import files, inputs
 
 SURFACE, SYNTACTIC, SEMANTIC, OTHER = CATEGORIES = ("surface", "syntactic", "semantic", "other")
 TRAIN, VALID, TEST = PARTITIONS = ("tr", "va", "te")
-# Name of the file without ".txt" -> its name in tables of the papers, and its category (Ampomah et al. 2021, table 4).
+# File name without ".txt" -> the task's name in the papers' tables, and its category (Ampomah et al. 2021, table 4).
 TASKS: Mapping[str, tuple[str, str]] = {
     "sentence_length": ("SentLen", SURFACE),
     "word_content": ("WC", SURFACE),
@@ -33,12 +33,12 @@ TASKS: Mapping[str, tuple[str, str]] = {
     "coordination_inversion": ("CoIn", SEMANTIC),
 }
 _FIELDS = 3
-_SUBSET_SEED = 1  # of the sentences that a limit leaves, so that every call and every run has the same
+_SUBSET_SEED = 1  # seed for drawing a limited number of sentences: the same ones in every call and for every run
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Partition:
-    """The sentences of a partition, tokens separated by spaces, and int32 [sentences], numbers of their classes."""
+    """The sentences of a partition, tokens separated by spaces, and the numbers of their classes, int32 [sentences]."""
 
     sentences: tuple[str, ...]
     labels: np.ndarray
@@ -54,12 +54,12 @@ class ProbingTask:
     Attributes:
       stem: The file's name without its suffixes.
       path: The file.
-      sha256: Digest of its bytes.
-      classes: Names of the classes that the training partition has, sorted.
-      partitions: ``tr``, ``va``, ``te`` -> what they hold.
-      dropped: Reason -> how many lines were left out for it.
-      first: Reason -> number of the first of them.
-      repeated: How many of the test sentences are among the training sentences, too.
+      sha256: Digest of the file.
+      classes: Names of the classes in the training partition, sorted.
+      partitions: ``tr``, ``va``, ``te`` -> the partition.
+      dropped: Reason -> number of lines left out for it.
+      first: Reason -> number of the first such line, from 1.
+      repeated: Number of test sentences that are also training sentences.
     """
 
     stem: str
@@ -73,7 +73,7 @@ class ProbingTask:
 
     @property
     def name(self) -> str:
-        """The task's name in the papers, or the file's name."""
+        """The task's name in the papers or, for other tasks, the file's stem."""
         return TASKS.get(self.stem, (self.stem, OTHER))[0]
 
     @property
@@ -83,12 +83,12 @@ class ProbingTask:
 
     @property
     def majority(self) -> float:
-        """The accuracy on the test partition of always saying what is commonest in training."""
+        """The accuracy on the test partition of always predicting the most frequent class in training."""
         counts = np.bincount(self.partitions[TRAIN].labels, minlength=len(self.classes))
         return float((self.partitions[TEST].labels == int(counts.argmax())).mean())
 
     def notes(self) -> list[str]:
-        """Returns what a reader should know of the file: lines left out, sentences that stand twice."""
+        """Returns notes on the file for the reader: lines left out, and test sentences that are also in training."""
         found = [
             f"{self.path}: lines left out: {count:,}, {reason} (first: line {self.first[reason]})"
             for reason, count in self.dropped.items()
@@ -102,7 +102,7 @@ class ProbingTask:
 
 
 def stem_of(path: files.PathLike) -> str:
-    """Returns a file's name without ``.txt`` and the suffix of its compression."""
+    """Returns a file's name without ``.txt`` and any compression suffix."""
     name = pathlib.Path(path).name
     for suffix in SUFFIXES[1:]:
         name = name.removesuffix(suffix)
@@ -110,10 +110,10 @@ def stem_of(path: files.PathLike) -> str:
 
 
 def task_files(directory: files.PathLike) -> list[pathlib.Path]:
-    """Returns the files of the ten tasks that a directory has, plain or compressed, in the order of the papers' tables.
+    """Returns those files of the ten tasks that a directory has, plain or compressed, in the order of ``TASKS``.
 
     Raises:
-      UserError: There is none, or no such directory.
+      UserError: The directory does not exist or has none of these files.
     """
     directory = pathlib.Path(directory)
     if not directory.is_dir():
@@ -130,14 +130,15 @@ def task_files(directory: files.PathLike) -> list[pathlib.Path]:
 
 
 def read_task(path: files.PathLike, limits: Sequence[int] = (0, 0, 0), max_characters: int = 1000) -> ProbingTask:
-    """Reads a task from a file, plain or compressed.
+    """Reads a task from a plain or compressed file.
 
-    Lines that cannot be used are left out and counted: those with fewer than three fields, of an unknown partition,
-    without class or sentence, not in UTF-8, too long, or of a class that training does not have. The limits are the
-    most sentences of training, validation and test, 0 for all; which ones is drawn, always the same.
+    Unusable lines are left out and counted: lines that have fewer than three fields, an unknown partition, no class or
+    sentence, more than ``max_characters`` characters, or a class that training does not have, or that are not UTF-8.
+    ``limits`` are the maximum numbers of training, validation and test sentences, 0 for all. They select a random
+    subset that is always the same.
 
     Raises:
-      UserError: The file cannot be read, or a partition is empty, or training has one class only.
+      UserError: The file cannot be read, a partition is empty, or training has only one class.
     """
     path = pathlib.Path(path)
     if not inputs.is_file(path):
@@ -176,7 +177,7 @@ def read_task(path: files.PathLike, limits: Sequence[int] = (0, 0, 0), max_chara
 
 
 def _rows(path: pathlib.Path, max_characters: int) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """Yields for every line why it cannot be used, or empty, and its partition, class and sentence."""
+    """Yields for every line the reason why it is unusable (or ""), and its partition, class and sentence."""
     nothing = ("", "", "")
     for line in readers.read_lines(path):
         try:
@@ -221,7 +222,7 @@ def _check(
 
 
 def digest_of(task: ProbingTask) -> str:
-    """Returns the SHA-256 of the sentences that are used, in order: features depend on nothing else of a task."""
+    """Returns the SHA-256 of the used sentences in order, the only part of a task that features depend on."""
     hashed = hashlib.sha256()
     for name in PARTITIONS:
         for sentence in task.partitions[name].sentences:

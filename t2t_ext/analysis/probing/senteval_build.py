@@ -1,7 +1,7 @@
-"""Builds probing tasks from a tokenized corpus, by the rules of SentEval's README (Conneau et al. 2018).
+"""Builds probing tasks from a tokenized corpus, following the rules in SentEval's README (Conneau et al. 2018).
 
-Those that need no parse of a sentence; what stands in the place of SentEval's parser and tagger is said where it does
-(docs/decisions/0025). Imports no TensorFlow.
+Only tasks that can do without a parser are built. Each task's docstring describes its substitute for SentEval's parser
+and tagger, if it needs one (docs/decisions/0025). Imports no TensorFlow.
 """
 
 import collections
@@ -27,10 +27,10 @@ from t2t_ext.analysis.probing.senteval_corpus import (
 from t2t_ext.errors import UserError, suggest
 
 LENGTH_BINS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))
-_SHORTEST_WORD = 4  # letters of a word of word_content
-# Corpus frequency of words that odd_man_out takes out or puts in.
+_SHORTEST_WORD = 4  # minimum length of the words of word_content, in characters
+# Corpus frequency of the words that odd_man_out removes or inserts.
 _RAREST, _COMMONEST = 40, 400
-_MOST_RATIO = 2.0  # of the frequencies of two bigrams that are comparable
+_MOST_RATIO = 2.0  # maximum ratio of the frequencies of two comparable bigrams
 _NOUNS, _VERBS = ("NN", "NNS", "NOUN"), ("VERB",)
 
 
@@ -39,13 +39,13 @@ class BuildSettings:
     """Settings of the built tasks.
 
     Attributes:
-      sizes: Sentences of training, validation and test.
-      seed: Of all that is drawn.
-      words: Of word_content, how many words are classes.
-      first_rank: Of word_content, the rank of the word in the vocabulary, from 1, from which on they are taken.
-      tags: Word -> part of speech, of Penn's tag set or the universal one; None: not known.
-      rarest: Of odd_man_out, the least corpus frequency of a word that is taken out or put in.
-      commonest: The greatest.
+      sizes: Numbers of training, validation and test sentences.
+      seed: Seed of all random choices.
+      words: For word_content, the number of words that are classes.
+      first_rank: For word_content, the first rank in the vocabulary, from 1, from which these words are taken.
+      tags: Word -> part of speech, in the Penn or the universal tag set; None: unknown.
+      rarest: For odd_man_out, the minimum corpus frequency of a word that is removed or inserted.
+      commonest: For odd_man_out, the maximum corpus frequency.
     """
 
     sizes: tuple[int, int, int] = (100_000, 10_000, 10_000)
@@ -58,7 +58,7 @@ class BuildSettings:
 
 
 def build(task: str, corpus: Corpus, settings: BuildSettings) -> Rows:
-    """Returns the lines of a task: balanced classes, no sentence in two partitions, a function of the seed.
+    """Returns the lines of a task, with balanced classes and no sentence in two partitions, determined by the seed.
 
     Raises:
       UserError: There is no such task, it cannot be built without a parser or parts of speech, or the corpus is too
@@ -70,10 +70,10 @@ def build(task: str, corpus: Corpus, settings: BuildSettings) -> Rows:
 
 
 def check_tasks(tasks: Sequence[str], with_tags: bool) -> None:
-    """Checks names of tasks before a corpus is read.
+    """Checks the names of tasks before a corpus is read; ``with_tags`` says whether parts of speech are available.
 
     Raises:
-      UserError: One is unknown, or needs what there is not.
+      UserError: A task is unknown, or needs a parser, or parts of speech that are not available.
     """
     for task in tasks:
         if task not in _BUILDERS:
@@ -90,7 +90,7 @@ def check_tasks(tasks: Sequence[str], with_tags: bool) -> None:
 
 
 def sentence_length(corpus: Corpus, settings: BuildSettings, random: np.random.Generator) -> Rows:
-    """SentLen: six bins of the number of tokens."""
+    """Builds SentLen: the class is one of six bins of the number of tokens."""
     candidates: dict[str, list[str]] = {str(number): [] for number in range(len(LENGTH_BINS))}
     of_length = {
         length: str(number) for number, (least, most) in enumerate(LENGTH_BINS) for length in range(least, most + 1)
@@ -102,9 +102,10 @@ def sentence_length(corpus: Corpus, settings: BuildSettings, random: np.random.G
 
 
 def word_content(corpus: Corpus, settings: BuildSettings, random: np.random.Generator) -> Rows:
-    """WC: which one of many mid-frequency words a sentence has; it has one of them, once.
+    """Builds WC: the class is the mid-frequency word that a sentence contains.
 
-    The vocabulary is of lower-cased tokens by frequency, those of equal frequency in the alphabet's order.
+    Each sentence has exactly one occurrence of these words. The vocabulary consists of lower-cased tokens, sorted by
+    frequency and, for equal frequency, alphabetically.
     """
     counts: collections.Counter[str] = collections.Counter()
     for token, count in corpus.counts.items():
@@ -126,10 +127,10 @@ def word_content(corpus: Corpus, settings: BuildSettings, random: np.random.Gene
 
 
 def bigram_shift(corpus: Corpus, settings: BuildSettings, random: np.random.Generator) -> Rows:
-    """BShift: whether two consecutive tokens have changed places (I) or not (O).
+    """Builds BShift: whether two consecutive tokens were swapped (I) or not (O).
 
-    Never the first token of a sentence, nor punctuation, nor two equal tokens; no sentences with double quotes. Those
-    that stay as they are could have been changed as well.
+    The first token of a sentence, punctuation and equal tokens are never swapped, and sentences with double quotes are
+    not used. Unchanged sentences also have tokens that could have been swapped.
     """
     needed = sum(settings.sizes)
     chosen: list[tuple[Tokens, list[int]]] = []
@@ -156,7 +157,7 @@ def bigram_shift(corpus: Corpus, settings: BuildSettings, random: np.random.Gene
 
 
 def _shiftable(sentence: Tokens) -> list[int]:
-    """Returns where a pair of tokens begins that may change places."""
+    """Returns the positions at which a pair of tokens begins that may be swapped."""
     if not DOUBLE_QUOTES.isdisjoint(sentence):
         return []
     return [
@@ -167,11 +168,11 @@ def _shiftable(sentence: Tokens) -> list[int]:
 
 
 def odd_man_out(corpus: Corpus, settings: BuildSettings, random: np.random.Generator) -> Rows:
-    """SoMo: whether a noun or verb was replaced (C) or not (O) by another of the same part of speech.
+    """Builds SoMo: whether a noun or verb was replaced by another of the same part of speech (C) or not (O).
 
-    Both occur 40 to 400 times in the corpus. The bigrams that the other makes with its neighbors occur in the corpus,
-    at most twice as often as the original's and at least half as often. A word that is put in is put into sentences of
-    one partition only. Sentences that stay as they are could have been changed as well.
+    Both words occur 40 to 400 times in the corpus (by default). The bigrams of the new word with its neighbors occur in
+    the corpus at least half and at most twice as often as those of the original. Each new word is inserted into
+    sentences of one partition only. Unchanged sentences also have a word that could have been replaced.
     """
     words = _exchangeable(corpus, settings)
     after, before = _neighbors(corpus, words)
@@ -217,7 +218,7 @@ def odd_man_out(corpus: Corpus, settings: BuildSettings, random: np.random.Gener
 
 
 def _exchangeable(corpus: Corpus, settings: BuildSettings) -> dict[str, str]:
-    """Returns the common nouns and verbs of the right frequency with their tags."""
+    """Returns word -> tag for the common nouns and verbs within the frequency range."""
     tags = settings.tags or {}
     found = {}
     for word, count in corpus.counts.items():
@@ -237,7 +238,7 @@ _Counts = dict[str, collections.Counter[str]]
 
 
 def _neighbors(corpus: Corpus, words: Mapping[str, str]) -> tuple[_Counts, _Counts]:
-    """Returns which of the words, how often, stand behind each token and before each token."""
+    """Returns the counts of the given words after each token, and before each token."""
     after: _Counts = collections.defaultdict(collections.Counter)
     before: _Counts = collections.defaultdict(collections.Counter)
     for sentence in corpus.sentences:
@@ -250,7 +251,7 @@ def _neighbors(corpus: Corpus, words: Mapping[str, str]) -> tuple[_Counts, _Coun
 
 
 def _exchanges(sentence: Tokens, place: int, words: Mapping[str, str], after: _Counts, before: _Counts) -> list[str]:
-    """Returns what may be put in at a place."""
+    """Returns the words that may replace the word at a position, sorted."""
     word = sentence[place]
     if word not in words:
         return []

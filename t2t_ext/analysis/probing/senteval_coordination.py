@@ -1,13 +1,14 @@
-"""CoIn: two coordinated clauses in their order, or inverted; for English. Imports no TensorFlow.
+"""Builds CoIn for English: two coordinated clauses in their original order, or inverted. Imports no TensorFlow.
 
-SentEval's sentences come from a parser: one coordinating conjunction, whose conjuncts are the sentence's top clauses.
-Here this is *approximated*, by words alone. A sentence that ends with a full stop has one of "and", "but", "or" and no
-other coordinating conjunction. Both parts have three or more tokens, begin as a subject does (pronoun, determiner,
-possessive, or a name: a word that is capitalized inside sentences), have a finite verb behind it, and no mark or word
-that begins another clause. The finite verbs are a closed list, auxiliaries and a few common pasts, and with parts of
-speech all of them; I, he, she, we and they have one anyway. Without a comma, what follows "and" or "or" begins with one
-of these, "it" or "there": "I think Tom and Mary would" joins names. So sentences are missed, and those that are found
-are simpler than SentEval's; a few are no two top clauses ("I think you and I need to talk").
+SentEval selects sentences with a parser: there is one coordinating conjunction, whose conjuncts are the sentence's top
+clauses. Here this is *approximated* with words only. A sentence must end with a full stop and contain one of "and",
+"but", "or" and no other coordinating conjunction. Both parts must have at least three tokens and begin like a subject:
+with a pronoun, determiner, possessive, or name (a word that is capitalized inside sentences). A finite verb must
+follow, but no punctuation or word that begins another clause. Finite verbs are those in a closed list of auxiliaries
+and a few common past forms and, if parts of speech are given, all that these mark. After I, he, she, we and they a
+finite verb is assumed. Without a comma, the part after "and" or "or" must begin with one of these pronouns, "it" or
+"there", since "I think Tom and Mary would" joins names. Some sentences are therefore missed, and those found are
+simpler than SentEval's; a few do not consist of two top clauses ("I think you and I need to talk").
 """
 
 import dataclasses
@@ -46,9 +47,9 @@ _OTHER_CLAUSES = _words(
 
 @dataclasses.dataclass(frozen=True)
 class _Clauses:
-    """Two coordinated clauses; the first as it is written inside a sentence.
+    """Two coordinated clauses; the first is written as it would be inside a sentence.
 
-    ``joint`` is the conjunction with the comma before it, if any; ``capital`` says if the sentence begins with a
+    ``joint`` is the conjunction with the comma before it, if any; ``capital`` says whether the sentence begins with a
     capital.
     """
 
@@ -63,7 +64,7 @@ class _Clauses:
         return (len(self.first) > len(self.second)) - (len(self.first) < len(self.second))
 
     def written(self, inverted: bool) -> str:
-        """Returns the sentence, as it was or inverted."""
+        """Returns the sentence, in its original order or inverted."""
         first, second = (self.second, self.first) if inverted else (self.first, self.second)
         begin = first[0][:1].upper() + first[0][1:] if self.capital else first[0]
         return " ".join([begin, *first[1:], *self.joint, *second, "."])
@@ -74,8 +75,9 @@ def coordination_inversion(
 ) -> Rows:
     """Builds CoIn: original sentences (O) and inverted ones (I).
 
-    Both have as many sentences, in each partition, whose first clause is longer, whose second is, and with clauses of
-    equal length, as they stand there; no sentence stands in both. ``tags`` are Penn's parts of speech by word.
+    As written, both classes have in each partition the same numbers of sentences whose first clause is longer, whose
+    second clause is longer, and whose clauses are equally long, except that an odd size has one O sentence more. No
+    sentence is in both classes. ``tags`` are Penn parts of speech by word.
 
     Raises:
       UserError: The corpus is too small.
@@ -85,7 +87,7 @@ def coordination_inversion(
         found = _taken_apart(corpus, corpus.sentences[i], tags or {})
         if found is not None:
             kinds[found.longer].append(found)
-    # A pair is an original and another sentence that looks like it when it is inverted.
+    # A pair consists of an original and another sentence whose inverted form has clauses like the original's.
     pairs = [(kinds[0][i], kinds[0][i + 1]) for i in range(0, len(kinds[0]) - 1, 2)]
     for number, (longer, shorter) in enumerate(zip(kinds[1], kinds[-1], strict=False)):
         pairs.append((longer, shorter) if number % 2 else (shorter, longer))
@@ -104,7 +106,7 @@ def coordination_inversion(
 
 
 def _taken_apart(corpus: Corpus, sentence: Tokens, tags: Mapping[str, str]) -> _Clauses | None:
-    """Returns the clauses of a sentence; None where it is none of two coordinated ones, by the rules above."""
+    """Returns the clauses of a sentence; None if it does not consist of two coordinated clauses by the rules above."""
     if sentence[-1] != "." or not DOUBLE_QUOTES.isdisjoint(sentence):
         return None
     lower = tuple(token.lower() for token in sentence)
@@ -136,6 +138,6 @@ def _is_clause(corpus: Corpus, tokens: Tokens, tags: Mapping[str, str]) -> bool:
 
 
 def _inside(corpus: Corpus, token: str) -> str:
-    """Returns a sentence's first token as it is written inside of one: "I" and names keep their capital."""
+    """Returns a sentence's first token as it is written inside a sentence: "I" and names keep their capital."""
     small = token[:1].lower() + token[1:]
     return token if corpus.inner_counts[token] > corpus.inner_counts[small] else small

@@ -1,4 +1,4 @@
-"""A tokenized corpus from which probing tasks are built, and how sentences become partitions. Imports no TensorFlow."""
+"""Reads a tokenized corpus for building probing tasks, and divides sentences into partitions. Imports no TensorFlow."""
 
 import collections
 import dataclasses
@@ -25,13 +25,13 @@ Rows = dict[str, list[tuple[str, str]]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-    """Sentences, each once, of ``SHORTEST`` to ``LONGEST`` tokens.
+    """Distinct sentences of ``SHORTEST`` to ``LONGEST`` tokens.
 
     Attributes:
       path: The file.
-      sentences: Tokens of each.
-      lines: How many lines the file has.
-      left_out: Reason -> how many lines were left out for it.
+      sentences: The tokens of each sentence.
+      lines: Number of lines in the file.
+      left_out: Reason -> number of lines left out for it.
     """
 
     path: pathlib.Path
@@ -46,15 +46,15 @@ class Corpus:
 
     @functools.cached_property
     def inner_counts(self) -> collections.Counter[str]:
-        """The frequency of each token behind the first place of a sentence, where case is the word's own."""
+        """The frequency of each token except at the start of a sentence, so that its case is the word's own."""
         return collections.Counter(token for sentence in self.sentences for token in sentence[1:])
 
 
 def read_corpus(path: files.PathLike) -> Corpus:
-    """Reads a corpus: one sentence a line, tokens separated by spaces; plain or compressed.
+    """Reads a plain or compressed corpus with one sentence per line and tokens separated by spaces.
 
     Raises:
-      UserError: It cannot be read, or has no sentence that can be used.
+      UserError: The file cannot be read or has no usable sentence.
     """
     path = pathlib.Path(path)
     if not inputs.is_file(path):
@@ -84,10 +84,10 @@ def read_corpus(path: files.PathLike) -> Corpus:
 
 
 def read_tags(path: files.PathLike) -> dict[str, str]:
-    """Reads the part of speech of words, ``WORD TAB TAG`` a line; of a word that stands twice, the first counts.
+    """Reads words' parts of speech, one ``WORD TAB TAG`` per line; if a word appears twice, the first tag is used.
 
     Raises:
-      UserError: The file cannot be read, or a line is something else.
+      UserError: The file cannot be read, is empty, or has a line in another format.
     """
     if not inputs.is_file(path):
         raise UserError(f"There is no file {path} (--pos_file).")
@@ -110,9 +110,10 @@ def is_punctuation(token: str) -> bool:
 def too_small(
     task: str, corpus: Corpus, sizes: Sequence[int], missing: Mapping[str, tuple[int, int]], classes: int = 2
 ) -> UserError:
-    """Returns the error of a corpus that is too small for a task; ``missing`` is what it lacks -> (there, needed).
+    """Returns the error for a corpus that is too small for a task.
 
-    No partition can have fewer sentences than the task has classes.
+    ``missing`` is item -> (number available, number needed). ``classes`` is the number of classes, the smallest
+    possible size of a partition.
     """
     shown = "; ".join(f"{what}: {have:,} of {need:,}" for what, (have, need) in list(missing.items())[:6])
     more = f"; and {len(missing) - 6:,} more" if len(missing) > 6 else ""
@@ -137,12 +138,13 @@ def deal(
     random: np.random.Generator,
     describe: Mapping[str, str] | None = None,
 ) -> Rows:
-    """Makes partitions of sentences whose classes are known, balanced and without a sentence in common.
+    """Divides sentences with known classes into partitions with balanced classes and no common sentences.
 
-    Candidates are class -> its sentences; none stands under two. ``describe`` says for messages what a class is.
+    ``candidates`` are class -> its sentences; no sentence belongs to two classes. ``describe`` gives descriptions of
+    classes for messages.
 
     Raises:
-      UserError: There are too few of a class, or more classes than sentences.
+      UserError: A class has too few sentences, or a partition is smaller than the number of classes.
     """
     names = list(candidates)
     if min(sizes) < len(names):
@@ -150,7 +152,7 @@ def deal(
             f"{task}: a partition of {min(sizes):,} sentences cannot have all {len(names):,} classes. Give larger "
             "--build_sizes."
         )
-    # The first classes get what is left over.
+    # The first classes get the remainder.
     count = len(names)
     by_partition = [[size // count + (number < size % count) for number in range(count)] for size in sizes]
     needed = {name: sum(each[number] for each in by_partition) for number, name in enumerate(names)}
@@ -170,15 +172,15 @@ def deal(
 
 
 def shuffled(rows: Rows, random: np.random.Generator) -> Rows:
-    """Returns partitions whose lines are in a random order."""
+    """Returns the partitions with their lines in random order."""
     return {name: [lines[i] for i in random.permutation(len(lines))] for name, lines in rows.items()}
 
 
 def write_rows(path: files.PathLike, rows: Rows) -> None:
-    """Writes a task's file in SentEval's format.
+    """Writes a task to a file in SentEval's format.
 
     Raises:
-      UserError: The place cannot be written to.
+      UserError: The file cannot be written.
     """
     lines = [f"{name}\t{label}\t{sentence}\n" for name in PARTITIONS for label, sentence in rows[name]]
     files.write_text_atomically(path, "".join(lines))

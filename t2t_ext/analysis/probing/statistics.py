@@ -1,8 +1,8 @@
 """Confidence intervals and significance tests of accuracies. Imports no TensorFlow.
 
-Intervals: Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference". Tests: McNemar (1947),
-exact, where each system was trained once; the paired bootstrap over test sentences (Koehn 2004) where it was trained
-under several seeds, and a sentence is right in a part of them.
+Intervals: Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference". Tests: the exact test
+of McNemar (1947) if each system was trained once. With several seeds a sentence may be right for only some of them, so
+the paired bootstrap over test sentences (Koehn 2004) is used instead.
 """
 
 import math
@@ -12,12 +12,12 @@ import numpy as np
 
 MCNEMAR, BOOTSTRAP = "exact McNemar test", "paired bootstrap over test sentences"
 RESAMPLES = 2000
-_SEED = 12345  # of the resamples: the same call says the same again
-_AT_ONCE = 50  # resamples; an index for each of their sentences is held
+_SEED = 12345  # fixed, so that the same call gives the same result
+_AT_ONCE = 50  # resamples; an index for each of their sentences is kept in memory
 
 
 def wilson(accuracy: float, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Returns Wilson's score interval of an accuracy, the share of ``count`` that is right."""
+    """Returns Wilson's score interval of an accuracy, the share of ``count`` items that are right."""
     z = statistics.NormalDist().inv_cdf((1 + level) / 2)
     center = (accuracy + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * math.sqrt(accuracy * (1 - accuracy) / count + z**2 / (4 * count**2))
@@ -25,7 +25,7 @@ def wilson(accuracy: float, count: int, level: float = 0.95) -> tuple[float, flo
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
-    """Returns the two-sided p-value of the exact McNemar test on bool [sentences], which ones each system has right."""
+    """Returns the two-sided p-value of the exact McNemar test on bool [sentences]: whether each system is right."""
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     apart, fewer = only_first + only_second, min(only_first, only_second)
     if not apart:
@@ -38,10 +38,10 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def paired_bootstrap(first: np.ndarray, second: np.ndarray, resamples: int = RESAMPLES) -> float:
-    """Returns the two-sided p-value of the paired bootstrap: how often chance alone makes so great a difference.
+    """Returns the two-sided p-value of the paired bootstrap: how often chance alone gives at least this difference.
 
-    Both are float [sentences], how often a system has each right, from 0 to 1. The differences of resamples are moved
-    to a mean of zero, as there would be without any difference. p is at least 1 / (resamples + 1).
+    Both arguments are float [sentences]: the share of seeds for which a system has each sentence right. The resamples'
+    differences are shifted to a mean of zero, the null hypothesis. p is at least 1 / (resamples + 1).
     """
     differences = np.asarray(second, np.float64) - np.asarray(first, np.float64)
     observed = differences.mean()
@@ -54,7 +54,7 @@ def paired_bootstrap(first: np.ndarray, second: np.ndarray, resamples: int = RES
 
 
 def paired_test(first: np.ndarray, second: np.ndarray) -> tuple[str, float]:
-    """Returns which test fits and its p-value, for bool [seeds, sentences], which sentences each system has right."""
+    """Returns the suitable test's name and p-value, given bool [seeds, sentences]: whether each system is right."""
     if len(first) == len(second) == 1:
         return MCNEMAR, mcnemar(first[0], second[0])
     return BOOTSTRAP, paired_bootstrap(first.mean(axis=0), second.mean(axis=0))
