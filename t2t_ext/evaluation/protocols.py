@@ -20,7 +20,7 @@ References = Sequence[Sequence[str]]
 _Make = Callable[[str, References], dict[str, Any]]
 UNCASED = "_uc"
 DEFAULT = "sacrebleu"
-_JUDGED = 10  # number of lines ending in a full stop that it takes to judge whether a text is tokenized
+_JUDGED = 10  # minimum number of lines with a final full stop for judging whether a text is tokenized
 
 
 @dataclasses.dataclass(frozen=True)

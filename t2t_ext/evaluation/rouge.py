@@ -3,7 +3,7 @@
 The scores are F-measures of a summary against its reference; with several references, the best one counts. ROUGE-1
 compares unigrams, ROUGE-2 bigrams, and ROUGE-L the longest common subsequence of the whole texts. ROUGE-Lsum (section
 3.2 of the paper, which ROUGE-1.5.5 and papers call ROUGE-L) compares each sentence of the reference with all sentences
-of the summary and joins the matches.
+of the summary and takes the union of the matches.
 
 Sentences are separated by line feeds or by the marks of published data: ``<t> ... </t>``, ``<s> ... </s>``, or ``<q>``
 between sentences. A text without marks is one sentence.

@@ -79,8 +79,8 @@ class Recipe:
       rerank: ``l2r`` and ``r2l``: recipes whose runs with the same seed rerank each other's translations; this recipe
         then has no run of its own. Also further flags of t2t_ext-rerank. Empty: nothing is reranked.
       augment: How t2t_ext-augment makes the training data: ``method``, ``forward`` and ``backward`` (recipes whose runs
-        translate; the backward one is ``reversed``), ``models`` (number of runs of each recipe, with seeds from 1) and
-        further flags. Empty: training uses the data as they are.
+        translate; the backward one's ``reversed`` differs from this recipe's), ``models`` (number of runs of each, with
+        seeds from 1) and further flags. Empty: training uses the data as they are.
       reversed: Whether it is trained on the problem's other direction.
       decode: Decode hparams.
       beams: Beam sizes that are tried one after the other; empty: only the one in ``decode``.
@@ -127,7 +127,7 @@ class Recipe:
 
     @property
     def setting(self) -> str:
-        """The name of the unchanged setting in a report on a changed one."""
+        """The name that a report uses for the recipe's own setting if the user has changed something."""
         return "the published setting" if self.published else "the recipe's setting"
 
     @property
@@ -311,7 +311,7 @@ class RecipeBook:
             self.coming[kind].update(names)
 
     def _check_type(self, name: str, key: str, value: Any) -> None:
-        """Checks that a key is one of a recipe's, and that the value has the key's type."""
+        """Checks that a recipe may have this key, and that the value has the key's type."""
         if key not in _KEYS:
             raise self._error(name, f"unknown key {key!r}.{suggest(key, _KEYS)} Known: {', '.join(_KEYS)}")
         default: Any = {"extends": "", "template": False}.get(key, getattr(_EMPTY, key, ""))
@@ -438,7 +438,7 @@ class RecipeBook:
                 raise self._error(recipe.name, f"published.{figure} = {value!r} must be a number")
 
     def _error(self, name: str, what: str) -> UserError:
-        """Returns an error message about a recipe that names its file."""
+        """Returns an error about a recipe; its message includes the recipe's file and name."""
         return UserError(f"{self._places[name]}, [{name}]: {what}.".replace("..", "."))
 
 

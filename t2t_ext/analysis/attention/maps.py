@@ -119,7 +119,7 @@ class Looked:
 
     Attributes:
       source: The source as given.
-      targets: Direction -> target as text, left to right.
+      targets: Direction -> target as text, in normal text order.
       given: Whether the user gave the (first) target; otherwise it is the model's translation.
       best: The direction that won, if the model translated in two directions; otherwise empty.
       notes: Notes for the reader.

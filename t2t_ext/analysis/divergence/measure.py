@@ -1,6 +1,7 @@
 """Measures the divergence of local and global attention in dual contextual modules (Ampomah et al. 2021, section 7.2).
 
-    alpha_g = max([alpha_g^1, ..., alpha_g^H]), alpha_l = max([alpha_l^1, ...])          (equation 10)
+    alpha_g = max([alpha_g^1, ..., alpha_g^H]),
+    alpha_l = max([alpha_l^1, ..., alpha_l^H])                                           (equation 10)
     dv^l = JS(alpha_g, alpha_l) = KL(alpha_g || m) / 2 + KL(alpha_l || m) / 2,
     m = (alpha_g + alpha_l) / 2                                                          (equations 11 and 12)
     E_d = mean of dv^l over the layers                                                   (equation 13)
