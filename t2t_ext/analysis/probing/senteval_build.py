@@ -1,7 +1,7 @@
 """Builds probing tasks from a tokenized corpus, following the rules in SentEval's README (Conneau et al. 2018).
 
-Only tasks that can do without a parser are built. Each task's docstring describes its substitute for SentEval's parser
-and tagger, if it needs one (docs/decisions/0025). Imports no TensorFlow.
+Only tasks that can do without a parser are built. Substitutes for SentEval's parser and tagger are described where they
+are used (see also docs/decisions/0025). Imports no TensorFlow.
 """
 
 import collections
