@@ -1,1 +1,1 @@
-"""Typed, strict settings that say where every value comes from: the hyper-parameters of every family of models."""
+"""Typed, strictly checked settings that record the origin of every value, among them every model's hyper-parameters."""

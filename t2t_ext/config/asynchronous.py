@@ -42,12 +42,12 @@ class AsynchronousHParams(TransformerHParams):
 
     @property
     def target_sides(self) -> int:
-        """How many target sequences a training example has: one for each decoder."""
+        """Number of target sequences in a training example: one for each decoder."""
         return 2
 
     @property
     def early_stopping_metric(self) -> str:
-        """Part of the loss is on pseudo references and on a decoder that is not searched: not a Transformer's."""
+        """BLEU: unlike a Transformer's, the loss also covers pseudo references and the backward decoder."""
         return "bleu"
 
     def validate(self) -> Iterator[str]:

@@ -8,7 +8,7 @@ from t2t_ext.config.strict_params import hparam
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ContextGateHParams(TransformerHParams):
-    """A Transformer whose decoder weighs what it attends to in the source against what it attends to in its past."""
+    """A Transformer with a gate that weighs the decoder's attention to the source against attention to its past."""
 
     context_gate: str = hparam(
         "head",

@@ -8,15 +8,15 @@ from t2t_ext.config.precision import ALIASES
 from t2t_ext.config.strict_params import StrictParams, hparam, only
 from t2t_ext.errors import UserError
 
-# A translation does not depend on its batch.
+# Settings that do not change the translations: a translation does not depend on its batch.
 NOT_IN_THE_RESULT = ("batch_size",)
-# What keeps lengths in tokens far from the largest int32.
+# Limits that keep lengths in tokens far below the largest int32.
 _MOST_TOKENS = 100_000
 _MOST_PER_TOKEN = 1000
-# Of coverage_penalty x max_input_length. A subword without attention costs coverage_penalty x 13.8; unfinished
-# hypotheses rank lower by 1e6, and half of it must be more than any penalty.
+# Maximum of coverage_penalty x max_input_length. A subword without attention costs coverage_penalty x 13.8. Unfinished
+# hypotheses rank lower by 1e6, and half of that must exceed any penalty.
 _MOST_COVERAGE = 36_000
-# These leave the first translation of a sentence as it is.
+# Settings that do not change the first translation of a sentence.
 _OTHER_FIELDS = {"batch_size", "num_hypotheses", "return_beams", "write_beam_scores"}
 _SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p", "sampling_seed")
 
@@ -137,7 +137,7 @@ class DecodeHParams(StrictParams):
         1.0,
         "sampling_method=random: the temperature; below 1, probable tokens are drawn more often.",
         minimum=0,
-        maximum=1e6,  # forbidden tokens' logits are -1e9: beyond, they would be drawn
+        maximum=1e6,  # forbidden tokens' logits are -1e9: above this, they would be drawn
         exclusive=True,
     )
     sampling_keep_top_k: int = hparam(
@@ -272,29 +272,29 @@ class DecodeHParams(StrictParams):
             )
 
     def _unused(self, needed: str, *names: str) -> Iterator[str]:
-        """Yields which fields of those named are set though they need another one."""
+        """Yields a message for each of the named fields that is set, since it has no effect without ``needed``."""
         for name in self.changed(*names):
             yield f"{name}={getattr(self, name)} has no effect without {needed}"
 
     def synchronous_fields(self) -> list[str]:
-        """Returns the names of those fields of models of two directions that are not at their defaults."""
+        """Returns the names of the ``sb_`` fields (for models of two directions) that are not at their defaults."""
         return [name for name in self.changed() if name.startswith("sb_")]
 
     def describe_search(self) -> str:
-        """Returns what decides a sentence's best translation: beam_size, alpha, and what is not at its default."""
+        """Returns the settings that decide a sentence's best translation: beam_size, alpha, others if not default."""
         changed = [name for name in self.changed() if name not in _OTHER_FIELDS]
         return ",".join(f"{name}={getattr(self, name)}" for name in dict.fromkeys(["beam_size", "alpha", *changed]))
 
     @property
     def returned(self) -> int:
-        """Translations that are returned of a sentence."""
+        """Number of translations that are returned for each sentence."""
         return self.beam_size if self.return_beams else self.num_hypotheses
 
     def check_constraints(self) -> None:
-        """Checks that translations can be searched for that must hold given phrases.
+        """Checks that the search can be restricted to translations that contain given phrases.
 
         Raises:
-          UserError: Another way of searching is asked for that excludes it.
+          UserError: One of the settings rules out such constraints.
         """
         if self.sampling_method == "random":
             raise UserError(
@@ -318,15 +318,15 @@ def resolve_decode_hparams(
 
     Args:
       overrides: ``"beam_size=4,alpha=0.6"``.
-      base: The values that are overridden, by default the defaults.
-      stored: Whether a run has stored the overrides, so that it is too late to refuse those that nothing reads.
+      base: The values to override; default: the defaults of ``DecodeHParams``.
+      stored: Whether the overrides come from a stored run; it is then too late to refuse those that have no effect.
 
     Returns:
       The values.
 
     Raises:
       UserError: An unknown key, a wrong type, the same key twice, an empty value; a value that is not allowed, or that
-        nothing reads as the others are.
+        has no effect with the other values.
     """
     found = (base or DecodeHParams()).override(overrides, flag="--decode_hparams")
     if not stored:

@@ -16,12 +16,12 @@ def kernel_sizes(text: str, layers: int) -> tuple[int, ...]:
     """Returns the kernel size of each layer of a stack.
 
     Args:
-      text: Sizes joined by ``,`` or (in ``--hparams``, where a comma ends the value) ``+``, from the first layer on.
-        The last one repeats for the layers that follow; those behind the last layer are not used.
-      layers: How many layers there are.
+      text: Sizes joined by ``,`` or (in ``--hparams``, where a comma ends the value) ``+``, starting with the first
+        layer. The last size repeats for all further layers; sizes beyond the last layer are not used.
+      layers: The number of layers.
 
     Raises:
-      ValueError: The text is something else; the message says what is wrong.
+      ValueError: The text is not a list of kernel sizes from 1 to 10,000; the message says what is wrong.
     """
     sizes = []
     for part in re.split(_SEPARATORS, text):
@@ -48,7 +48,7 @@ def _convolutions_in(stack: str) -> Condition:
 
 
 def _even_kernels(hparams: "DynamicConvHParams") -> str:
-    """The condition that a convolution of the encoder has an even number of taps."""
+    """Returns "" if a convolution of the encoder has an even number of taps, otherwise why the field has no effect."""
     if why := _convolutions_in("encoder")(hparams):
         return why
     if any(taps % 2 == 0 for taps in hparams.encoder_kernels):
@@ -58,7 +58,7 @@ def _even_kernels(hparams: "DynamicConvHParams") -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DynamicConvHParams(TransformerHParams):
-    """A Transformer with convolutions where it has self-attention."""
+    """A Transformer with convolutions in place of self-attention."""
 
     conv_type: str = hparam(
         "dynamic",
@@ -107,7 +107,7 @@ class DynamicConvHParams(TransformerHParams):
 
     @property
     def convolution_heads(self) -> int:
-        """H, with num_heads put in for 0."""
+        """H, the number of channel groups: conv_heads, or num_heads if that is 0."""
         return self.conv_heads or self.num_heads
 
     @property
@@ -121,7 +121,7 @@ class DynamicConvHParams(TransformerHParams):
         return kernel_sizes(self.decoder_kernel_sizes, self.decoder_layers)
 
     def mixer(self, stack: str, layer: int) -> str:
-        """Returns what mixes the positions in a layer: convolutions for self-attention; see TransformerVariant."""
+        """Returns what mixes the positions in a layer: convolutions replace self-attention; see TransformerVariant."""
         mixer = super().mixer(stack, layer)
         has_convolutions = self.conv_stacks in ("both", stack)
         is_self_attention = mixer in ("self_attention", "talking_heads")

@@ -1,4 +1,4 @@
-"""Settings of data generation; flags of ``t2t_ext-datagen``, checks and the tables of the docs are made from them."""
+"""Settings of data generation; flags of ``t2t_ext-datagen``, checks and tables of the docs are generated from them."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -18,13 +18,13 @@ _BY_PROBLEM = "default: as the problem defines it"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GenerationSettings(StrictParams):
-    """What the written bytes depend on besides the raw data; None where the user said nothing.
+    """The settings that, with the raw data, determine the bytes written; None if the user did not set one.
 
     Every field is documented by its ``hparam(...)``; manifests keep the fields in this order.
     """
 
     _prefix: ClassVar[str] = "--"
-    # Fields whose 0 or False is a choice of the user; elsewhere a flag's 0 or "" says nothing.
+    # Fields whose 0 or False is a choice of the user; for all others a flag's 0 or "" means "not set".
     zero_counts: ClassVar[tuple[str, ...]] = (
         "seed", "max_length_ratio", "max_tokens", "vocab_threshold", "joint_vocab", "bpe_dropout",
     )  # fmt: skip
@@ -149,7 +149,7 @@ class GenerationSettings(StrictParams):
     )
 
     def validate(self) -> Iterator[str]:
-        """Yields sizes of 0, which only flags take, for what the user says nothing about."""
+        """Yields contradictions between fields, and sizes of 0, which only flags accept (there they mean "not set")."""
         for name in ("vocab_size", "vocab_sample_size"):
             if getattr(self, name) == 0:
                 yield f"--{name}=0: {name} must be at least 1"
@@ -166,7 +166,7 @@ class GenerationSettings(StrictParams):
             yield "--bpe_dropout segments text in several ways, and a preset's tokenizer has one; leave one of them out"
 
     def turned(self) -> Self:
-        """Returns the settings with those of the source and of the target exchanged."""
+        """Returns a copy with the settings of source and target exchanged."""
         return self.replace(
             source_steps=self.target_steps,
             target_steps=self.source_steps,
@@ -177,14 +177,14 @@ class GenerationSettings(StrictParams):
         )
 
     def given(self) -> dict[str, Any]:
-        """Returns what the user said: name -> value."""
+        """Returns the ``GenerationSettings`` that the user set: name -> value."""
         values = {name: getattr(self, name) for name in GenerationSettings.names()}
         return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GenerationConfig(GenerationSettings):
-    """What ``generate`` does: the settings of the data, given models, and how and where it works."""
+    """The settings of ``generate``: those of the data, given subword models, and how and where it runs."""
 
     subword_model: str = hparam(
         "",

@@ -12,7 +12,7 @@ its own subclasses ``TransformerHParams``::
             yield from super().validate()
             if self.window > self.max_length: yield "window is more than max_length"
 
-Names and values are tensor2tensor's where it has them.
+Names and values are tensor2tensor's if it has them.
 """
 
 import dataclasses
@@ -44,11 +44,11 @@ _ADAM = ("adam", "adam_w", "schedule_free_adam_w")
 
 
 def _in_schedule(*factors: str, **instead: str) -> Condition:
-    """Returns the condition that the learning rate has one of some factors.
+    """Returns the condition that the learning rate schedule has one of the given factors.
 
     Args:
       *factors: The factors.
-      **instead: Factor -> field that may have been meant where the schedule has that factor.
+      **instead: Factor -> field that the user may have meant, if the schedule has that factor.
     """
 
     def why_not(hparams: "HParams") -> str:
@@ -70,7 +70,7 @@ def _above_zero(name: str, example: str) -> Condition:
 
 
 def _with_dropout(hparams: "HParams") -> str:
-    """Says why R-Drop has no effect where nothing is dropped: both passes are then the same."""
+    """Returns why R-Drop has no effect if nothing is dropped (both passes are then the same), or ""."""
     rates = [name for name in hparams.names() if name.endswith("_dropout")]
     if not hparams.r_drop_alpha or not rates or any(getattr(hparams, name) for name in rates):
         return ""
@@ -78,13 +78,13 @@ def _with_dropout(hparams: "HParams") -> str:
 
 
 def _with_preset(hparams: "TransformerHParams") -> str:
-    """Says why a field of the pretrained encoder has no effect, where there is none."""
+    """Returns why a field of the pretrained encoder has no effect if there is no such encoder, or ""."""
     return "" if hparams.encoder_preset else "has no effect: set encoder_preset, too"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HParams(StrictParams):
-    """What every model is trained with: batches, loss, optimizer, learning rate, precision.
+    """The hyper-parameters of every model: batches, loss, optimizer, learning rate, precision.
 
     Every field is documented by its ``hparam(...)``; ``explain()`` prints them.
     """
@@ -346,7 +346,7 @@ class HParams(StrictParams):
 
     @property
     def weights_for_users(self) -> str:
-        """Which weights are evaluated, kept as the best and translate, in words."""
+        """Describes which weights are evaluated, kept as the best and used to translate."""
         if self.optimizer == "schedule_free_adam_w":
             return "the average of all updates (optimizer=schedule_free_adam_w)"
         if self.average_last:
@@ -355,7 +355,7 @@ class HParams(StrictParams):
 
     @property
     def early_stopping_metric(self) -> str:
-        """Which metric early stopping watches where no flag says so."""
+        """The metric that early stopping watches unless a flag names another one."""
         return "loss"
 
     def validate(self) -> Iterator[str]:
@@ -407,7 +407,7 @@ class HParams(StrictParams):
 if TYPE_CHECKING:
 
     class _AllVariants(variants.TransformerVariant):
-        """For the type checker, none: ``hparams.part(...)`` has a variant's own fields."""
+        """For the type checker, no variant's fields: ``hparams.part(...)`` gives typed access to them."""
 
 else:
 
@@ -417,7 +417,7 @@ else:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerHParams(_AllVariants, HParams):
-    """What a Transformer is made of (Vaswani et al. 2017; field names and strings are T2T's), with all variants."""
+    """The hyper-parameters of Transformers (Vaswani et al. 2017), variants included; names and strings are T2T's."""
 
     # Sizes.
     hidden_size: int = hparam(512, "Width of the model (d_model).", unit="units", minimum=2, maximum=65_536)
@@ -557,12 +557,12 @@ class TransformerHParams(_AllVariants, HParams):
 
     @property
     def encoder_layers(self) -> int:
-        """Layers of the encoder, with num_hidden_layers put in for 0."""
+        """Number of encoder layers: num_encoder_layers, or num_hidden_layers if that is 0."""
         return self.num_encoder_layers or self.num_hidden_layers
 
     @property
     def decoder_layers(self) -> int:
-        """Layers of the decoder, with num_hidden_layers put in for 0."""
+        """Number of decoder layers: num_decoder_layers, or num_hidden_layers if that is 0."""
         return self.num_decoder_layers or self.num_hidden_layers
 
     def validate(self) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""Tags of languages: ``de``, ``zh_CN``, ``pt-BR``."""
+"""Language tags such as ``de``, ``zh_CN`` and ``pt-BR``."""
 
 import re
 
 from t2t_ext.errors import UserError, shortened
 
 _TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
-# Codes of three letters (ISO 639-2 and 639-3) of the languages that are not scored or cut as others are.
+# Three-letter codes (ISO 639-2 and 639-3) of the languages that are scored or segmented differently from others.
 _SHORT = {
     "zho": "zh",
     "chi": "zh",
@@ -24,20 +24,20 @@ _SHORT = {
 
 
 def base_language(tag: str) -> str:
-    """Returns the language of a tag: ``zh`` of ``zh-Hant``, ``zh_CN`` and ``zho``; empty of an empty one."""
+    """Returns the language of a tag: ``zh`` for ``zh-Hant``, ``zh_CN`` and ``zho``; "" for an empty tag."""
     code = re.split(r"[-_]", tag)[0].lower()
     return _SHORT.get(code, code)
 
 
 def check_language(tag: str, flag: str) -> None:
-    """Checks a tag that a user gives; what is stored is not checked, it may be older.
+    """Checks a tag that a user gives; stored tags are not checked, because they may be older.
 
     Args:
-      tag: The tag; an empty one says that the language is not known.
+      tag: The tag; empty if the language is not known.
       flag: The flag that it was given with.
 
     Raises:
-      UserError: It does not look like a tag; that of a language of this English name is suggested.
+      UserError: It does not look like a tag. If it is the English name of a language, the message suggests its tag.
     """
     if not tag or _TAG.fullmatch(tag):
         return
@@ -51,7 +51,7 @@ def check_language(tag: str, flag: str) -> None:
 
 
 def _tag_of_name(name: str) -> str:
-    """Returns the shortest tag of a language by its English name, or an empty string."""
+    """Returns the shortest tag of the language with this English name, or an empty string."""
     from babel import Locale
 
     wanted = " ".join(re.split(r"[-_\s]+", name.strip().lower()))

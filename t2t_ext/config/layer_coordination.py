@@ -9,7 +9,7 @@ from t2t_ext.config.variants.dual_context import DualContextFields
 from t2t_ext.config.variants.source_views import SourceViewFields
 from t2t_ext.config.variants.talking_heads import TalkingHeadsFields
 
-# Fields of a Transformer that one stack with one matrix has no use for: name -> (the only value, why).
+# Transformer fields that one stack with one embedding matrix has no use for: name -> (the only allowed value, why).
 _FIXED = {
     "num_encoder_layers": (0, "source and target have the same layers, num_hidden_layers of them"),
     "num_decoder_layers": (0, "source and target have the same layers, num_hidden_layers of them"),
@@ -21,7 +21,7 @@ _FIXED = {
 
 
 def _two_stacks_or_last(hparams: "LayerCoordinationHParams") -> str:
-    """The condition that there is such a layer of the source to read."""
+    """Returns "" if ``lwc_source`` has an effect (with two stacks, or if it is ``last``), otherwise why not."""
     if not hparams.lwc_share_weights or hparams.lwc_source == "last":
         return ""
     return (
@@ -34,9 +34,9 @@ def _two_stacks_or_last(hparams: "LayerCoordinationHParams") -> str:
 class LayerCoordinationHParams(TransformerHParams):
     """One stack of layers for source and target; ``num_hidden_layers`` is its depth.
 
-    Without positions (``pos=none``) neither side has any. ``dc_encoder_layers`` names the layers that have dual
-    contextual modules, for both sides; of two stacks (``lwc_share_weights=false``) the source's, and
-    ``dc_decoder_layers`` the target's.
+    With ``pos=none`` neither side has positions. ``dc_encoder_layers`` names the layers that have dual contextual
+    modules, for both sides. With two stacks (``lwc_share_weights=false``), it names layers of the source's stack, and
+    ``dc_decoder_layers`` those of the target's.
     """
 
     lwc_share_weights: bool = hparam(
@@ -67,7 +67,7 @@ class LayerCoordinationHParams(TransformerHParams):
 
     @property
     def encoder_layers(self) -> int:
-        """Layers that transform the source; of two stacks, nothing reads a last one whose input the target reads."""
+        """Number of source layers; with ``lwc_source=input`` one less, since nothing would read the last one."""
         return self.num_hidden_layers - (self.lwc_source == "input")
 
     def shared_mixer(self, layer: int) -> str:
@@ -121,7 +121,7 @@ class LayerCoordinationHParams(TransformerHParams):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SynchronousLayerCoordinationHParams(LayerCoordinationHParams):
-    """Layer-wise coordination in both directions at once, unless told otherwise; ``sb_layers`` counts its layers."""
+    """Layer-wise coordination in both directions at once by default; ``sb_layers`` refers to its layers."""
 
     synchronous: bool = hparam(
         True, "The target is generated left to right and right to left at once (Zhou et al. 2019)."

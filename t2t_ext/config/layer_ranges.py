@@ -1,4 +1,4 @@
-"""Reads which layers of a stack a setting names: ``all``, ``1-6``, ``1,3-4``."""
+"""Parses settings that name layers of a stack: ``all``, ``1-6``, ``1,3-4``."""
 
 import re
 
@@ -9,12 +9,12 @@ def layer_numbers(text: str, layers: int) -> frozenset[int]:
     """Returns the layers that a text names, counted from 0.
 
     Args:
-      text: ``all``, or numbers from 1 and ranges of them, joined by ``,`` or (in ``--hparams``, where a comma ends the
-        value) ``+``; both ends of a range belong to it. "" names none.
-      layers: How many there are.
+      text: ``all``, or numbers and ranges counted from 1, joined by ``,`` or (in ``--hparams``, where a comma ends the
+        value) ``+``; a range includes both ends. "" names none.
+      layers: The number of layers.
 
     Raises:
-      ValueError: The text is something else, or names a layer that is not there, or one twice; the message says which.
+      ValueError: The text has another form, or names a missing layer or a layer twice; the message says which.
     """
     if text.strip() == "all":
         return frozenset(range(layers))

@@ -1,4 +1,4 @@
-"""Options of ``translate_parallel_text``, the user's own text; its flags and checks are made from them."""
+"""Options of ``translate_parallel_text``, the user's own text; flags and checks are generated from them."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ GROUP = "Your own text (--problem=translate_parallel_text)"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnTextOptions(StrictParams):
-    """Options of ``translate_parallel_text``; those without a group are for ``--problem_options`` alone.
+    """Options of ``translate_parallel_text``; those without a group can only be set in ``--problem_options``.
 
     Manifests keep the fields in this order.
     """

@@ -1,6 +1,6 @@
-"""Names of the types that are computed in, as users of other toolkits write them."""
+"""Names for the numeric types of computations that users of other toolkits know."""
 
-# A name -> the precision, as Keras calls it: variables are float32 always.
+# Name -> precision, as Keras calls it; variables are always float32.
 ALIASES = {
     "fp32": "float32",
     "bf16": "mixed_bfloat16",

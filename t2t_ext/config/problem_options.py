@@ -16,7 +16,7 @@ def parse(text: str, flag: str = "problem_options") -> dict[str, str]:
     """Splits ``"a=1,b=x,y"`` into names and raw values; a comma belongs to the value unless ``name=`` follows it.
 
     Raises:
-      UserError: A part is no assignment, has no value, or a name is given twice.
+      UserError: A part is not an assignment or has no value, or a name is given twice.
     """
     options: dict[str, str] = {}
     for part in _ASSIGNMENT_STARTS.split(text) if text.strip() else []:
@@ -32,16 +32,16 @@ def parse(text: str, flag: str = "problem_options") -> dict[str, str]:
 
 
 def checked(problem: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a problem, with texts turned into the types that it declares.
+    """Returns the options of a problem, with text values converted to the types that it declares.
 
     Args:
       problem: The problem's name, for messages.
-      factory: Its class or factory. Fields of its ``options_class``, or the parameters of its signature, declare the
-        options and their types.
-      options: Values as given; those that are not text stay as they are.
+      factory: Its class or factory. The fields of its ``options_class`` or, if it has none, the parameters of its
+        signature declare the options and their types.
+      options: Option -> value as given; values that are not text stay as they are.
 
     Raises:
-      UserError: The problem has no such option, or a text is no value of its option's type.
+      UserError: The problem has no such option, or a text cannot be converted to its option's type.
     """
     kinds = _declared(factory)
     unknown = [name for name in options if kinds is not None and name not in kinds]
@@ -71,16 +71,16 @@ def _declared(factory: Callable[..., Any]) -> dict[str, Any] | None:
 
 
 def given(problem_class: type, **options: Any) -> dict[str, Any]:
-    """Returns the options that are not the defaults of a problem class's constructor."""
+    """Returns the options whose values differ from the defaults of a problem class's constructor."""
     parameters = inspect.signature(problem_class).parameters
     return {name: value for name, value in options.items() if value != parameters[name].default}
 
 
 def chosen(problem: str, option: str, value: str, allowed: Mapping[str, Any] | tuple[str, ...]) -> str:
-    """Returns the value of an option that must be one of a few.
+    """Returns the value of an option after checking that it is one of those allowed.
 
     Raises:
-      UserError: It is none of them; close ones are suggested.
+      UserError: It is not allowed; the message suggests similar values.
     """
     if value not in allowed:
         raise UserError(

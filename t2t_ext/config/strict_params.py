@@ -20,7 +20,7 @@ from t2t_ext.pages import page
 from t2t_ext.version import __version__
 
 _CLASS = "class"
-# Where classes of hparams were when runs of earlier versions were made -> where they are.
+# Modules of hparams classes in earlier versions, as stored in their runs -> the modules now.
 _MOVED_MODULES = {
     "t2t_ext.hyperparameters": "t2t_ext.config.hyperparameters",
     **{
@@ -28,29 +28,29 @@ _MOVED_MODULES = {
         for name in ("asynchronous", "composed", "dynamic_conv", "layer_coordination", "synchronous")
     },
 }
-# Those that have gone into another class or module since.
+# Classes that have since become part of another class or moved to another module.
 _MOVED_CLASSES = {
     "t2t_ext.config.composed:ComposedHParams": "t2t_ext.config.hyperparameters:TransformerHParams",
     "t2t_ext.config.layer_coordination:ContextGateHParams": "t2t_ext.config.context_gate:ContextGateHParams",
 }
 _NOT_YET_ATTRIBUTED = ""
-FLAG = "flag"  # the origin of what a command line overrides
+FLAG = "flag"  # the origin of a value that a command line overrides
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Mapping: "a mapping"}
 _CHANGING_METHODS = ("add_hparam", "set_hparam", "del_hparam")  # of tensor2tensor's HParams
-_MOST_PROBLEMS = 20  # in a message
-_MOST = 10**9  # of a number that says no other limit
-_MOST_DIGITS = 300  # of a number; Python refuses to convert some thousands
-# How a type's values are written, and what makes them of that.
+_MOST_PROBLEMS = 20  # listed in one message
+_MOST = 10**9  # maximum of a number that has no other limit
+_MOST_DIGITS = 300  # in a number; Python refuses to convert thousands of digits
+# Type -> (pattern of its values as text, function that converts the text).
 _NOTATIONS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
     bool: ("(?i:true|false|1|0)", lambda raw: raw.lower() in ("true", "1")),
     int: (r"[+-]?\d+", int),
     float: (r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", float),
 }
 
-# The type of a field that is a list in a string: "1,3-4", or in a command line, where a comma ends a value, "1+3-4".
+# The type of a string field that holds a list: "1,3-4", or "1+3-4" in a command line, where a comma ends a value.
 NumberList = Annotated[str, "+"]
 _Params = TypeVar("_Params", bound="StrictParams")
-# The other settings -> "" where a field is read; else what follows its name and value in a message, with {name}.
+# Settings -> "" if a field has an effect; otherwise the message after its name and value, with {name} for the name.
 Condition = Callable[[Any], str]
 
 
@@ -87,26 +87,26 @@ def hparam(
     flag: str = "",
     when: Condition | None = None,
 ) -> Any:
-    """Makes a documented and checked field of a ``StrictParams``: its one declaration.
+    """Declares a documented and checked field of a ``StrictParams``.
 
-    Checks, ``--explain``, flags and the tables of the docs are made from it.
+    Checks, ``--explain``, flags and the tables of the docs are all generated from this declaration.
 
     Args:
-      default: The value where none is given.
+      default: The value if none is given.
       help: What the field means.
       unit: The unit of a number: tokens, steps, sentences.
       choices: The values allowed for a string.
       minimum: The least number allowed.
-      maximum: The greatest number allowed; where there is a least one and no other limit, 10^9.
+      maximum: The greatest number allowed; default: 10^9 if there is a ``minimum`` and no ``below``.
       below: The number must be less than this.
       exclusive: Whether ``minimum`` itself is not allowed.
-      words: Words for values of an integer that stand outside the limits, such as ``{"auto": -1}``.
-      aliases: Other names of a string's choices.
-      group: Of a setting that is a flag, its group in ``--help``.
-      metavar: What stands for the flag's value in ``--help``; by default the unit or the type says it.
-      flag: The flag's name where it is not the field's.
-      when: Of a field that is read under a condition, the condition, such as ``only("optimizer", "adafactor")``: where
-        it does not hold, a user who sets the field is told so.
+      words: Words for values of an integer that lie outside the limits, such as ``{"auto": -1}``.
+      aliases: Other name -> choice, for a string.
+      group: The group in ``--help``, if the setting is a flag.
+      metavar: The placeholder for the flag's value in ``--help``; default: from the unit or the type.
+      flag: The flag's name, if it is not the field's.
+      when: The condition under which the field has an effect, such as ``only("optimizer", "adafactor")``. If it does
+        not hold, a user who sets the field is told so.
 
     Returns:
       A dataclass field.
@@ -123,9 +123,9 @@ def hparam(
 def changed_in_place(error: BaseException) -> tuple[str, str] | None:
     """Returns where code has tried to change settings in place, ``file:line``, and what it should do instead.
 
-    Either it has assigned to a frozen object, or called a method that tensor2tensor's hparams have for that.
+    The code either assigned to a frozen object or called a method that tensor2tensor's hparams have for changes.
 
-    None where the error is another one.
+    Returns None for any other error.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
     if not isinstance(error, AttributeError) or not frames:
@@ -149,7 +149,7 @@ def changed_in_place(error: BaseException) -> tuple[str, str] | None:
 
 
 def only(name: str, *values: Any) -> Condition:
-    """Returns the condition that another field has one of some values."""
+    """Returns the condition that another field has one of the given values."""
 
     def why_not(settings: Any) -> str:
         value = getattr(settings, name)
@@ -161,21 +161,21 @@ def only(name: str, *values: Any) -> Condition:
 
 
 def every(*conditions: Condition) -> Condition:
-    """Returns the condition that all of several hold; of those that do not, the first says why."""
+    """Returns the condition that all given conditions hold; the message is from the first that does not."""
     return lambda settings: next(filter(None, (condition(settings) for condition in conditions)), "")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StrictParams:
-    """The base of ``HParams`` and ``DecodeHParams``; subclasses are frozen, keyword-only dataclasses.
+    """The base class of ``HParams`` and other settings; subclasses are frozen, keyword-only dataclasses.
 
-    Fields are int, float, bool, str, or tuples ``tuple[int, ...]`` of these. Making one checks everything and raises
-    one ``UserError`` with all that is wrong.
+    Fields are int, float, bool, str, or tuples ``tuple[int, ...]`` of these. Creating an instance checks all fields and
+    raises one ``UserError`` that lists all problems.
     """
 
     _replaced: ClassVar[str] = ""  # table of replaced_hparams.toml with names that users know from elsewhere
     _prefix: ClassVar[str] = ""  # before a field's name in messages
-    _origins: ClassVar[Mapping[str, str]] = {}  # a dict of each instance's own: field -> where its value is from
+    _origins: ClassVar[Mapping[str, str]] = {}  # each instance has its own dict: field -> origin of its value
 
     def __post_init__(self) -> None:
         _check_class(type(self))  # type: ignore[arg-type]  # mypy takes the class for its instances
@@ -186,7 +186,7 @@ class StrictParams:
             if problem:
                 flag = field.metadata.get("flag") or field.name
                 problems.append(f"{self._prefix}{flag}={shortened(repr(value))}: {field.name} {problem}")
-        # Rules between fields assume that each is right by itself.
+        # Rules between fields assume that each field is valid by itself.
         problems = problems or list(self.validate())
         if problems:
             raise UserError(_together(problems))
@@ -221,7 +221,7 @@ class StrictParams:
 
         Raises:
           UserError: An unknown key, a wrong type, the same key twice, an empty value, or a value that is not allowed;
-            all that is wrong in one message.
+            one message lists all problems.
         """
         changes, problems = {}, []
         hints = typing.get_type_hints(type(self), include_extras=True)
@@ -238,7 +238,7 @@ class StrictParams:
                 continue
             try:
                 changes[name] = words[raw] if raw in words else _parse_value(name, raw, self.type_of(name))
-                if changes[name] in words.values() and raw not in words:  # what stands for a word in the program
+                if changes[name] in words.values() and raw not in words:  # the internal value of a word
                     limits = [said for *_, said in _limits(self.__dataclass_fields__[name])]
                     problems.append(f"{name}={raw}: {name} must be {', '.join(limits)}, or {' or '.join(words)}")
             except ValueError as error:
@@ -261,9 +261,9 @@ class StrictParams:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """Returns what ``to_dict`` stored, as the class that it was.
+        """Returns the settings that ``to_dict`` stored, as an instance of the stored class.
 
-        Fields that are not stored take their defaults: a new field's default does what versions before it did.
+        Fields that are not stored take their defaults: a new field's default does what earlier versions did.
 
         Raises:
           UserError: An unknown class or field, or a value that is not allowed.
@@ -287,15 +287,15 @@ class StrictParams:
     @classmethod
     def type_of(cls, name: str) -> Any:
         """Returns a field's declared type."""
-        return _hints(cls)[name]  # type: ignore[arg-type]  # likewise
+        return _hints(cls)[name]  # type: ignore[arg-type]  # as in names
 
     def changed(self, *names: str) -> list[str]:
-        """Returns which fields, of those named or of all, are not at their defaults."""
+        """Returns the names of the fields, among those given or all, that are not at their defaults."""
         fields = (field for field in dataclasses.fields(self) if not names or field.name in names)
         return [field.name for field in fields if getattr(self, field.name) != field.default]
 
     def without_effect(self, names: Collection[str]) -> list[str]:
-        """Returns a sentence for each of some fields that nothing reads as the others are; it names what does."""
+        """Returns a message for each given field that has no effect with the other values; it says what would help."""
         found = []
         for name in names:
             condition = self.__dataclass_fields__[name].metadata.get("when")
@@ -304,14 +304,14 @@ class StrictParams:
         return found
 
     def check_effect(self, flag: str, names: Collection[str] | None = None) -> None:
-        """Checks that what a user has set is read.
+        """Checks that the fields that a user has set have an effect.
 
         Args:
-          flag: The flag that it was set with, for the message.
-          names: The fields; None: those that a command line has set.
+          flag: The flag that they were set with, for the message.
+          names: The fields; None = those that a command line has set.
 
         Raises:
-          UserError: It is not.
+          UserError: At least one of them has no effect.
         """
         if names is None:
             names = [name for name, origin in self._origins.items() if origin == FLAG]
@@ -319,19 +319,19 @@ class StrictParams:
             raise UserError(f"{flag}: {_together(problems)}")
 
     def attributed_to(self, set_name: str) -> Self:
-        """Returns a copy in which an hparams set is the origin of all values that nobody put before it."""
+        """Returns a copy in which all changed values that are not attributed to a set yet are attributed to this one."""
         attributed = copy.copy(self)  # its values are checked already
         origins = dict(self._origins)
         for field in dataclasses.fields(self):
             known = origins.get(field.name)
             changed = field.name not in origins and getattr(self, field.name) != field.default
-            if known in (_NOT_YET_ATTRIBUTED, FLAG) or changed:  # the set may have overridden another one
+            if known in (_NOT_YET_ATTRIBUTED, FLAG) or changed:  # a set may call override() on another set
                 origins[field.name] = f"set {set_name}"
         object.__setattr__(attributed, "_origins", origins)
         return attributed
 
     def origins(self) -> dict[str, str]:
-        """Returns where each value is from: field -> "default", "set NAME", "flag", or "replaced" outside any set."""
+        """Returns the origin of each value: field -> "default", "set NAME", "flag", or "replaced" outside any set."""
         return {name: self._origins.get(name, "default") or "replaced" for name in self.names()}
 
     def explain(self, origins: Mapping[str, str] | None = None) -> list[Explained]:
@@ -374,7 +374,7 @@ def _shown(value: Any) -> str:
 
 @functools.cache
 def _limits(field: dataclasses.Field[Any]) -> list[tuple[Callable[[Any, Any], bool], float, str]]:
-    """Returns a field's limits: what must hold between a value and the limit, the limit, and both in words."""
+    """Returns a field's limits, each as (comparison that value and limit must satisfy, limit, both in words)."""
     rules, limits = field.metadata, []
     least, above = ("more than", operator.gt) if rules.get("exclusive") else ("at least", operator.ge)
     for rule, words, holds in (
@@ -397,19 +397,19 @@ def limits_of(field: dataclasses.Field[Any]) -> str:
 def parse_assignments(text: str, flag: str = "hparams", lists: Collection[str] = ()) -> dict[str, str]:
     """Splits ``"a=1,b=x,c=[1,2]"`` into names and raw values.
 
-    The grammar is T2T's: assignments separated by commas, whitespace around names, values and commas allowed, lists in
-    brackets; a scalar holds neither comma nor bracket.
+    The grammar is T2T's: assignments are separated by commas, and lists are in brackets. Whitespace is allowed around
+    names, values and commas. A scalar contains neither commas nor brackets.
 
     Args:
       text: The assignments; empty = none.
       flag: The flag that they come from, for messages.
-      lists: Names whose values are lists joined by ``+``, for a hint where commas were written.
+      lists: Names whose values are lists joined by ``+``, for a hint if they were written with commas.
 
     Returns:
       Name -> raw value without whitespace around it.
 
     Raises:
-      UserError: No ``=``, an empty name or value, the same name twice; all that is wrong in one message.
+      UserError: No ``=``, an empty name or value, the same name twice; one message lists all problems.
     """
     assigned: dict[str, str] = {}
     problems, last = [], ""
@@ -437,7 +437,7 @@ def parse_assignments(text: str, flag: str = "hparams", lists: Collection[str] =
 
 
 def _together(problems: Sequence[str]) -> str:
-    """Joins what is wrong into one message, on one line."""
+    """Joins problems into one message, on one line."""
     more = f"; {len(problems) - _MOST_PROBLEMS} more" if len(problems) > _MOST_PROBLEMS else ""
     return "; ".join(problem.rstrip(".") for problem in problems[:_MOST_PROBLEMS]) + f"{more}."
 
@@ -474,7 +474,7 @@ def _check_class(cls: type[StrictParams]) -> None:
 
 
 def moved_class(stored: str) -> str:
-    """Returns where a stored class, ``module:QualifiedName``, is in this version."""
+    """Returns the name that a stored class has in this version; both are ``module:QualifiedName``."""
     module, _, name = stored.partition(":")
     stored = f"{_MOVED_MODULES.get(module, module)}:{name}"
     return _MOVED_CLASSES.get(stored, stored)
@@ -483,7 +483,7 @@ def moved_class(stored: str) -> str:
 def known_class(stored: str, base: type[_Params]) -> type[_Params]:
     """Returns the class that a stored name, ``module:QualifiedName``, means: ``base`` or a subclass of it.
 
-    No module is imported for it but t2t_ext's own.
+    Only modules of t2t_ext itself are imported to find it.
 
     Raises:
       UserError: No such class is loaded.
@@ -521,7 +521,7 @@ def _type_name(kind: Any) -> str:
 
 
 def _parse_value(name: str, raw: str, kind: Any) -> Any:
-    """Returns a raw value as the field's type."""
+    """Converts a raw value to the field's type."""
     problem = f"{name}={shortened(raw)}: {name} is {_type_name(kind)}"
     if typing.get_origin(kind) is tuple:
         if not (raw.startswith("[") and raw.endswith("]")):
@@ -541,7 +541,7 @@ def _parse_value(name: str, raw: str, kind: Any) -> Any:
 
 
 def _checked(value: Any, kind: Any, field: dataclasses.Field[Any]) -> tuple[Any, str]:
-    """Returns a value in its field's type, and what is wrong with it ("" = nothing)."""
+    """Returns a value converted to its field's type, and what is wrong with it ("" = nothing)."""
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     if value is None and type(None) in kinds:
         return value, ""
@@ -566,7 +566,7 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 
 def broken_rule(value: Any, field: dataclasses.Field[Any]) -> str:
-    """Returns which of its field's rules a value breaks, or ""."""
+    """Returns which rule of its field a value breaks, in words, or ""."""
     rules = field.metadata
     choices = rules.get("choices", ())
     if choices and value not in choices:
@@ -574,6 +574,6 @@ def broken_rule(value: Any, field: dataclasses.Field[Any]) -> str:
         return f"is one of {listed}"
     if not isinstance(value, int | float) or isinstance(value, bool) or value in rules.get("words", {}).values():
         return ""
-    if isinstance(value, float) and not math.isfinite(value):  # a whole number may be too long for a float
+    if isinstance(value, float) and not math.isfinite(value):  # only floats: a whole number may be too large for one
         return "must be finite"
     return next((f"must be {words}" for holds, limit, words in _limits(field) if not holds(value, limit)), "")

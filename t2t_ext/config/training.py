@@ -1,4 +1,4 @@
-"""Settings of a training run; flags of ``t2t_ext-trainer``, checks and the tables of the docs are made from them."""
+"""Settings of a training run; flags of ``t2t_ext-trainer``, checks and tables of the docs are generated from them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -137,11 +137,11 @@ class TrainingSettings(StrictParams):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig(TrainingSettings):
-    """What ``train`` does. To resume a run only ``output_dir`` is needed: whatever is not given is as it was stored.
+    """The settings of ``train``; resuming a run needs only ``output_dir``, since settings not given are as stored.
 
     A new run needs ``problem``, ``model``, ``hparams_set`` and ``data_dir``. What an update computes (these four, the
-    hparams, the data and the seed) cannot change when a run is resumed; the fields of ``TrainingSettings`` can. A value
-    of None stands for one that is not given.
+    hparams, the data and the seed) cannot change when a run is resumed; the fields of ``TrainingSettings`` can. None
+    means that a value is not given.
     """
 
     output_dir: str = hparam("", "Run directory: a new one, or one to resume.", group="Training", metavar="RUN")
@@ -196,10 +196,10 @@ class TrainConfig(TrainingSettings):
         group="Training",
     )
     train_command: tuple[str, ...] = hparam((), "The command line, to be stored with the run.")
-    _given: ClassVar[Mapping[str, Any]] = {}  # a dict of each instance's own
+    _given: ClassVar[Mapping[str, Any]] = {}  # each instance has its own dict
 
     def __new__(cls, **values: Any) -> Self:
-        """Notes which fields are given: ``__init__`` cannot tell a default from a value that equals it."""
+        """Records which fields are given: ``__init__`` cannot tell a default from a given value that equals it."""
         config = super().__new__(cls)
         defaults = {field.name: field.default for field in dataclasses.fields(cls)}
         is_copy = values.keys() == defaults.keys()  # dataclasses.replace passes every field
@@ -212,7 +212,7 @@ class TrainConfig(TrainingSettings):
         return config
 
     def __post_init__(self) -> None:
-        """Puts the default for None and checks the values.
+        """Replaces None by the default and checks the values.
 
         Raises:
           UserError: A value is not allowed.
@@ -223,7 +223,7 @@ class TrainConfig(TrainingSettings):
         super().__post_init__()
 
     def replace(self, **changes: Any) -> Self:
-        """Returns a copy with other values; what was not given before and is not changed stays not given."""
+        """Returns a copy with other values; fields that were not given and are not changed still count as not given."""
         return type(self)(**{**self.given(), **changes})
 
     def given(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Importing the modules of a user's directory, with errors that name file and line; copies of it in runs."""
+"""Imports the modules of a user's directory, with errors that name file and line; handles its copies in runs."""
 
 import functools
 import hashlib
@@ -16,9 +16,9 @@ from t2t_ext.config.strict_params import changed_in_place
 from t2t_ext.errors import UserError
 
 _LEFT_OUT = ("setup.py", "conftest.py")
-_MOST_BYTES = 1 << 20  # of a file beside the modules that is copied with them
+_MOST_BYTES = 1 << 20  # maximum size of other files that are copied with the modules
 _loaded: list[str] = []
-_copies: dict[str, pathlib.Path] = {}  # of the copies in runs that have been loaded, by their digests
+_copies: dict[str, pathlib.Path] = {}  # digest -> a loaded copy from a run
 
 
 def loaded() -> list[str]:
@@ -27,20 +27,20 @@ def loaded() -> list[str]:
 
 
 def named() -> bool:
-    """Says whether a directory was loaded because the user named it, not as the copy in a run."""
+    """Returns whether a directory was loaded because the user named it, not as a copy from a run."""
     return len(_loaded) > len(_copies)
 
 
 def load_copy(path: pathlib.Path, digest: str, load_directory: Callable[[str], object]) -> None:
-    """Loads a copy that ``copy`` made, once, after a check that nothing in it has changed.
+    """Loads a copy made by ``copy``, unless it is loaded already, after checking that nothing in it has changed.
 
     Args:
       path: The copy.
-      digest: What ``copy`` returned.
-      load_directory: Loads and registers a directory.
+      digest: The digest that ``copy`` returned.
+      load_directory: Function that loads and registers a directory.
 
     Raises:
-      UserError: It has been changed, or has links; or another run's copy, which differs, has the names of its modules.
+      UserError: The copy has been changed or has links, or another run's copy differs but has the same module names.
     """
     if digest in _copies:
         return
@@ -53,13 +53,13 @@ def load_copy(path: pathlib.Path, digest: str, load_directory: Callable[[str], o
             "modules to use that one: --t2t_usr_dir=DIR."
         )
     _check_same_version(path)
-    sys.dont_write_bytecode = True  # what is not in the digest must not be there
+    sys.dont_write_bytecode = True  # the copy must stay as its digest says, without cached bytecode
     load_directory(str(path))
     _copies[digest] = path
 
 
 def _check_same_version(path: pathlib.Path) -> None:
-    """Refuses a copy whose modules have the names of those of another copy, which is in use."""
+    """Refuses a copy whose modules have the same names as those of another copy that is in use."""
     for other in _copies.values():
         if alike := sorted({*_module_names(str(path))} & {*_module_names(str(other))}):
             raise UserError(
@@ -70,7 +70,7 @@ def _check_same_version(path: pathlib.Path) -> None:
 
 
 def copy(directory: str, target: pathlib.Path) -> str:
-    """Copies a directory's modules, packages and small files beside them; returns the digest of the copy."""
+    """Copies a directory's modules, packages and the small files beside them; returns the digest of the copy."""
     source, copied = pathlib.Path(directory), []
     for folder, folders, names in os.walk(source):
         inside = pathlib.Path(folder)
@@ -86,7 +86,7 @@ def copy(directory: str, target: pathlib.Path) -> str:
 
 
 def _digest(directory: pathlib.Path, entries: Iterable[pathlib.Path]) -> str:
-    """Returns the SHA-256 of files with their names."""
+    """Returns the SHA-256 of the contents and names of files."""
     found = hashlib.sha256()
     for entry in entries:
         content = hashlib.sha256(entry.read_bytes()).hexdigest()
@@ -95,7 +95,7 @@ def _digest(directory: pathlib.Path, entries: Iterable[pathlib.Path]) -> str:
 
 
 def absolute(path: str) -> str:
-    """Returns a directory's absolute path without links."""
+    """Returns a directory's absolute path with links and ``~`` resolved."""
     return os.path.realpath(os.path.expanduser(path))
 
 
@@ -106,10 +106,10 @@ def load(path: str) -> tuple[str, list[str] | None]:
       path: The directory.
 
     Returns:
-      The directory's real absolute path, and the dotted names of its modules, or None where it was loaded before.
+      The directory's absolute path without links, and the dotted names of its modules (None if already loaded).
 
     Raises:
-      UserError: No such directory, no module in it, a name that is taken, or a module that fails.
+      UserError: The directory does not exist or has no module, a module's name is taken, or a module fails.
     """
     directory = absolute(path)
     if directory in _loaded:
@@ -130,7 +130,7 @@ def load(path: str) -> tuple[str, list[str] | None]:
 
 
 def place_of(error: BaseException) -> str:
-    """Returns the last ``file:line`` of a user's modules that an error came through; empty where there is none."""
+    """Returns the last ``file:line`` in a user's modules that an error came through; "" if there is none."""
     return _place_in(_loaded, error)
 
 
@@ -158,7 +158,7 @@ def _children(directory: str) -> list[str]:
 
 
 def _module_names(directory: str) -> list[str]:
-    """Returns the names that are imported of a directory: that of a package, or of a plain folder's modules."""
+    """Returns the names that a directory is imported under: its package, or the modules of a plain folder."""
     if os.path.isfile(os.path.join(directory, "__init__.py")):
         return [_package_name(directory)]
     return _children(directory)
@@ -176,7 +176,7 @@ def _load_package(path: str, directory: str, children: list[str]) -> list[str]:
     # Processes started by datagen unpickle by module name; they inherit sys.path.
     sys.path.append(os.path.dirname(directory))
     spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[directory])
-    assert spec is not None  # as always where a file is given
+    assert spec is not None  # as for any given file
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -229,14 +229,14 @@ def _check_name_is_free(path: str, name: str, file: str, what: str) -> None:
 
 
 def _forget(name: str) -> None:
-    """Takes a module and its submodules out of sys.modules, so that a repaired one can be imported."""
+    """Removes a module and its submodules from sys.modules, so that a corrected version can be imported."""
     for imported in list(sys.modules):
         if imported == name or imported.startswith(f"{name}."):
             del sys.modules[imported]
 
 
 def _import(path: str, directory: str, run: Callable[[], object]) -> None:
-    """Runs an import of the user's code."""
+    """Imports the user's code by calling ``run``; turns its errors into ``UserError`` with file and line."""
     try:
         run()
     except (UserError, KeyboardInterrupt):
