@@ -61,7 +61,7 @@ def build_parser() -> FlagParser:
 
 def run(flags: argparse.Namespace) -> None:
     """Carries out the analysis."""
-    # All mistakes of the user are found before TensorFlow starts and the model is loaded.
+    # Finds all user errors before TensorFlow starts and the model is loaded.
     sources, references = _sentences(flags)
     choice = _choice(flags)
     from t2t_ext.analysis.attention import report as attention_report
@@ -92,7 +92,7 @@ def run(flags: argparse.Namespace) -> None:
                 if len(lines) == 1:
                     raise
                 raise UserError(f"{flags.sentence_file}, line {number}: {error}") from error
-            # Here already: what this model has not is refused before the other sentences are translated.
+            # Checked here, so that a choice that the model lacks is refused before the other sentences are translated.
             total += len(choice.of(looked[-1].maps))
             update(number, len(lines))
     about = [
@@ -109,7 +109,7 @@ def run(flags: argparse.Namespace) -> None:
 
 
 def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Returns the sources and their references, empty ones for the model's own translations."""
+    """Returns the sources and their references; an empty one stands for the model's own translation."""
     if bool("sentence" in flags.given) == bool(flags.sentence_file):
         problem = "exclude each other" if flags.sentence_file else "are both missing"
         raise UserError(f"--sentence and --sentence_file {problem}; give one of them.")
@@ -150,7 +150,7 @@ def _choice(flags: argparse.Namespace) -> Any:
 
 
 def _decode_hparams(flags: argparse.Namespace, hparams: Any) -> Any:
-    """Returns how the model searches for its own translation, and checks flags against the model's directions."""
+    """Returns the search settings for the model's own translation; checks flags against the model's directions."""
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.config.hyperparameters import parse_assignments
     from t2t_ext.search.directions import check_directions, directions_of

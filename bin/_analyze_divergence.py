@@ -50,7 +50,7 @@ def build_parser() -> FlagParser:
 
 def run(flags: argparse.Namespace) -> None:
     """Carries out the analysis."""
-    # All mistakes of the user are found before models are loaded.
+    # Finds all user errors before models are loaded.
     runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, log.warning)
     for each in runs:
         each.directory.require_text(_NAME)
@@ -84,7 +84,7 @@ def run(flags: argparse.Namespace) -> None:
 
 
 def _text(flags: argparse.Namespace, first: AnalyzedRun) -> tuple[list[str], list[str] | None]:
-    """Returns the sources and, where there are any, their references."""
+    """Returns the sources and their references (None if there are none)."""
     if bool(flags.split) == bool(flags.sentence_file):
         problem = "exclude each other" if flags.split else "are both missing: there is nothing to measure on"
         raise UserError(f"--split and --sentence_file {problem}; give one of them.")

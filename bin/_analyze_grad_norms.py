@@ -1,4 +1,4 @@
-"""t2t_ext-analyze grad_norms: gradient norms of the layers of runs (Liu et al. 2020, section 2.2.2, equation 6)."""
+"""t2t_ext-analyze grad_norms: gradient norms of runs, layer by layer (Liu et al. 2020, section 2.2.2, equation 6)."""
 
 import argparse
 from collections.abc import Sequence
@@ -88,11 +88,11 @@ def _check_modes(flags: argparse.Namespace) -> None:
 
 
 def _at_checkpoints(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> Any:
-    """Returns the report of norms that are computed now."""
+    """Computes the norms at the checkpoints and returns their report."""
     check_vocabularies(runs)
     data = run_texts(runs[0].directory, flags).data()
     if flags.split not in data.splits:
-        data.shard_paths(flags.split)  # says which splits there are
+        data.shard_paths(flags.split)  # raises an error that lists the splits
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.checkpoint_gradients import compare
 

@@ -1,4 +1,4 @@
-"""t2t_ext-analyze probing: what an encoder's states know of a sentence (Conneau et al. 2018; Ampomah et al. 2021)."""
+"""t2t_ext-analyze probing: what encoder states reveal about a sentence (Conneau et al. 2018; Ampomah et al. 2021)."""
 
 import argparse
 import pathlib
@@ -81,7 +81,7 @@ def run(flags: argparse.Namespace) -> None:
     built_with = {spec.partition("=")[0] for group in BUILD_FLAGS.values() for spec in group} - {"build_from"}
     if given := sorted(built_with & flags.given):
         raise UserError(f"--{given[0]} goes with --build_from=FILE.")
-    # All mistakes of the user are found before models are loaded.
+    # Finds all user errors before models are loaded.
     _check_classifier(flags)
     paths = _task_paths(flags)
     runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, log.warning)
@@ -173,13 +173,13 @@ def _read_tasks(flags: argparse.Namespace, paths: Sequence[pathlib.Path]) -> lis
 
 
 def _check_layer(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> int:
-    """Returns the layer, from 1, or 0 for the top one."""
+    """Returns the layer, counted from 1, or 0 for the top layer."""
     if flags.layer == "top":
         return 0
     if not re.fullmatch(r"\d{1,9}", flags.layer) or not int(flags.layer):
         raise UserError(f"--layer={flags.layer}: write top, or the number of an encoder layer, from 1.")
     for each in runs:
-        count = getattr(each.directory.hparams(), "encoder_layers", None)  # of other models, known when they are loaded
+        count = getattr(each.directory.hparams(), "encoder_layers", None)  # None: known only when the model is loaded
         if count and int(flags.layer) > count:
             raise UserError(f"--layer={flags.layer}: the encoder of {each.directory.path} has {count} layers.")
     return int(flags.layer)

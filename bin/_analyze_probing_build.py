@@ -8,7 +8,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import log
 from t2t_ext.pages import page
 
-# They are read where ``--build_from`` is given.
+# Used only if ``--build_from`` is given.
 BUILD_FLAGS: FlagTable = {
     f"Building tasks, instead of probing a run; for what is approximated see {page('analysis')}": {
         "build_from=FILE": "Tokenized corpus, one sentence per line, to make tasks from; they go to --out_dir.",

@@ -1,4 +1,4 @@
-"""t2t_ext-analyze shortlist: makes a shortlist of the vocabulary of a run's training data."""
+"""t2t_ext-analyze shortlist: makes a vocabulary shortlist from a run's training data."""
 
 import argparse
 

@@ -16,8 +16,8 @@ def add_run_flags(parser: FlagParser, labels: str) -> None:
     """Adds ``--output_dir`` (several), ``--labels`` and ``--t2t_usr_dir``.
 
     Args:
-      parser: The analysis's.
-      labels: What runs are called where ``--labels`` is not given, for the help.
+      parser: The analysis's parser.
+      labels: How runs are named if ``--labels`` is not given, for the help.
     """
     parser.take_arguments("more_runs", "further runs.", metavar="RUN")
     parser.group("What").add_argument(
@@ -39,15 +39,15 @@ def add_analyzed_run_flags(parser: FlagParser, labels: str) -> None:
 
 
 def out_dir_flag(analysis: str) -> FlagTable:
-    """Returns ``--out_dir``, where an analysis of this name puts its files; see ``output_directory``."""
+    """Returns the flag ``--out_dir`` for the output of the analysis of this name; see ``output_directory``."""
     return {"Output": {"out_dir=DIR": f"Output directory; default: analysis/{analysis} in the first run."}}
 
 
 def output_directory(flags: argparse.Namespace, first: pathlib.Path, analysis: str) -> pathlib.Path:
-    """Returns where an analysis writes: ``--out_dir``, or ``analysis/NAME`` in the first run's directory."""
+    """Returns the directory for output: ``--out_dir``, or ``analysis/NAME`` in the first run's directory."""
     return pathlib.Path(flags.out_dir or first / "analysis" / analysis)
 
 
 def given_runs(flags: argparse.Namespace) -> list[str]:
-    """Returns what ``--output_dir`` and the arguments name."""
+    """Returns the runs as given by ``--output_dir`` and the arguments."""
     return [*(flags.output_dir or []), *flags.more_runs]

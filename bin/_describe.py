@@ -18,7 +18,7 @@ from t2t_ext.io import files, outputs
 from t2t_ext.models import families
 from t2t_ext.runs.run_directory import RunDirectory
 
-_LEAST_FOLDED = 40  # columns; where fewer are left for the last cell, its folded lines begin at the left
+_LEAST_FOLDED = 40  # columns; if the last cell has fewer, its wrapped lines begin near the left margin
 
 
 def describe(args: argparse.Namespace, hparams: HParams) -> None:
@@ -34,7 +34,7 @@ def describe(args: argparse.Namespace, hparams: HParams) -> None:
 
     from t2t_ext.analysis.diagram.model import diagram_of
 
-    with tf.Graph().as_default():  # weights are declared and never filled, so that any size takes no memory
+    with tf.Graph().as_default():  # weights are declared but never filled, so that no size needs memory
         model = registry.model(name)(hparams, **arguments)
         model.build()
         diagram = diagram_of(model, name)
@@ -61,7 +61,7 @@ def describe(args: argparse.Namespace, hparams: HParams) -> None:
 
 
 def print_table(rows: Iterable[Sequence[Any]]) -> None:
-    """Prints rows of cells in columns; a terminal gets lines that are too long for it folded, with an indent."""
+    """Prints rows of cells in columns; on a terminal, lines that are too long are wrapped with an indent."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     before_last = sum(width + 2 for width in widths[:-1])
@@ -75,7 +75,7 @@ def print_table(rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _model_arguments(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Returns the model's name and what it is made with besides hparams: of the run, or of a problem."""
+    """Returns the model's name and its arguments besides hparams, from the run or from a problem."""
     if args.output_dir and RunDirectory.exists(args.output_dir):
         stored = RunDirectory.open(args.output_dir)
         name, sizes = stored.config.model, [encoder.vocab_size for encoder in stored.text_encoders()]

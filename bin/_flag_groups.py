@@ -1,4 +1,4 @@
-"""Groups of flags that several commands share. Names and defaults are T2T's where T2T has the flag."""
+"""Groups of flags that several commands share. Names and defaults are T2T's if T2T has the flag."""
 
 import argparse
 import dataclasses
@@ -44,7 +44,7 @@ def decode_flags(**defaults: Any) -> FlagTable:
     """Returns the flag ``--decode_hparams``.
 
     Args:
-      **defaults: Of those that the help names, where the command has others than ``DecodeHParams``.
+      **defaults: Defaults to show in the help, where the command differs from ``DecodeHParams``.
     """
     hparams = DecodeHParams()
     shown = ",".join(f"{name}={defaults.get(name, getattr(hparams, name))}" for name in _SHOWN_DECODE_HPARAMS)
@@ -72,10 +72,10 @@ ALIGNMENT_FLAGS: FlagTable = {
 
 
 def thread_flags(*, many_batches: bool = False) -> FlagTable:
-    """Returns the flags of the sizes of TensorFlow's thread pools; ``configure_threads`` uses them.
+    """Returns the flags for the sizes of TensorFlow's thread pools; ``configure_threads`` uses them.
 
     Args:
-      many_batches: Whether the command translates several batches at once, so that one thread an operation is best.
+      many_batches: Whether the command translates several batches at once, so that one thread per operation is best.
     """
     choice = "0 = TensorFlow's choice"
     threads, words = (
@@ -108,12 +108,12 @@ def add_problem_flags(parser: FlagParser) -> None:
 
 
 def add_data_generation_flags(parser: FlagParser, *, alone: bool = False, without: Collection[str] = ()) -> None:
-    """Adds the flags of data generation and those of ``translate_parallel_text``.
+    """Adds the flags of data generation and of the problem ``translate_parallel_text``.
 
     Args:
       parser: The command's parser.
-      alone: Whether generating is all that the command does, so that it has the flags of that alone, too.
-      without: Settings that change nothing of what the command does.
+      alone: Whether the command does nothing but generate data; it then also has the flags in ``_DATAGEN_ALONE``.
+      without: Settings that have no effect on what the command does.
     """
     parser.group("Data generation")
     explained = f"For the steps see {page('text')}"
@@ -149,7 +149,7 @@ def add_hparams_flags(parser: FlagParser) -> None:
 
 
 def add_training_flags(parser: FlagParser) -> None:
-    """Adds the flags of a training run, its evaluation and devices included."""
+    """Adds the flags of a training run, including those of its evaluation and devices."""
     names = ["output_dir", "train_steps", "random_seed", "warm_start_from", "warm_start_optimizer"]
     add_settings(parser, TrainConfig, names)
     parser.add({"Training": {"generate_data": "Generate the data first if it is not there yet."}})
@@ -157,9 +157,9 @@ def add_training_flags(parser: FlagParser) -> None:
 
 
 def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the fields of ``GenerationConfig`` that the flags say something about."""
+    """Returns the fields of ``GenerationConfig`` that the flags set: name -> value."""
     given = {}
-    alone = hasattr(args, "overwrite")  # elsewhere --random_seed is training's
+    alone = hasattr(args, "overwrite")  # in other commands --random_seed is the seed of training
     for field in dataclasses.fields(GenerationConfig):
         if field.name in _DATAGEN_ALONE and not alone:
             continue
@@ -175,7 +175,7 @@ def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
     if args.text_steps:
         from t2t_ext.data.text.text_steps import parse_steps
 
-        # Later the messages would name a flag that was not given.
+        # Checked here, since later messages would name a flag that was not given.
         parse_steps(args.text_steps, "--text_steps")
         if given.get("subword_model") or given.get("vocab_from"):
             raise UserError(prepared_twice("text_steps"))
@@ -184,7 +184,7 @@ def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def generation_flags(args: argparse.Namespace) -> list[str]:
-    """Returns the flags that were given and only say how data are generated, without those of the problem."""
+    """Returns the names of the given flags that only affect how data are generated, without the problem's own."""
     names = {field.metadata["flag"] or field.name for field in dataclasses.fields(GenerationConfig)}
     return sorted(args.given & {*names, "text_steps"} - {"random_seed"})
 

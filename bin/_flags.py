@@ -1,4 +1,4 @@
-"""Flags of the commands: ``--name=value`` in groups, with answers for those that users know from tensor2tensor.
+"""Flags of the commands: ``--name=value`` in groups, with answers for flags that users know from tensor2tensor.
 
 A command is a function of its flags, and its flags are tables::
 
@@ -17,7 +17,7 @@ A command is a function of its flags, and its flags are tables::
     def main(flags: argparse.Namespace) -> None:
         ...
 
-This module and everything before the flags are parsed import no TensorFlow.
+Neither this module nor anything that runs before the flags are parsed imports TensorFlow.
 """
 
 import argparse
@@ -48,12 +48,12 @@ from t2t_ext.version import __version__
 _TRUE = ("true", "t", "1", "yes")
 _FALSE = ("false", "f", "0", "no")
 _HP_PREFIX = "hp_"
-_LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{50})")  # which would bury the message
-_PATHS = re.compile("DIR|FILE|RUN|EXPORT|PRESET")  # of metavars
+_LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{50})")  # a word that would bury the rest of the message
+_PATHS = re.compile("DIR|FILE|RUN|EXPORT|PRESET")  # in the metavars of flags whose values are paths
 _ASSIGNMENTS = '"A='  # how metavars of flags such as --hparams begin
-_ASSIGNED = re.compile(r"(?:^|,)\s*(\w+)\s*=")  # the names that a value of such a flag assigns to
+_ASSIGNED = re.compile(r"(?:^|,)\s*(\w+)\s*=")  # the names in the value of such a flag
 _BETWEEN = re.compile(r",(?=\s*\w+\s*=)")
-_MOST = 10**9  # of a number that says no other limit
+_MOST = 10**9  # maximum of a number that has no other limit
 _LOGGING = (
     "Flags of the absl library. --flagfile=FILE: read flags from a file, one per line. --verbosity=N: log errors (-2), "
     "also warnings (-1), also messages (0, the default) or more (1). --log_dir=DIR: also write the log to a file in "
@@ -77,7 +77,7 @@ class _Formatter(argparse.HelpFormatter):
         return f"{name}={self._format_args(action, self._get_default_metavar_for_optional(action))}"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Folds each line by itself; argparse makes one paragraph of all."""
+        """Wraps each line separately; argparse would join all lines into one paragraph."""
         lines = [(line, indent + " " * (len(line) - len(line.lstrip()))) for line in text.splitlines()]
         return "\n".join(super(_Formatter, self)._fill_text(line, width, lead) for line, lead in lines)
 
@@ -99,19 +99,19 @@ class _BoolAction(argparse.Action):
 
 
 class Flag(NamedTuple):
-    """A flag that is more than a text or a switch that is off.
+    """A flag other than a plain text or a switch that is off by default.
 
     Attributes:
-      help: What it does; the default is printed behind it.
-      default: The value where the flag is not given.
-      minimum: The least value of a number, of an integer where ``kind`` does not say otherwise.
-      maximum: The greatest value of a number; it must be finite, too.
-      kind: The type where neither default nor minimum tells.
-      many: Whether the value is a tuple of numbers of this kind, separated by commas; the default is a text.
+      help: What the flag does; ``--help`` appends the default.
+      default: The value if the flag is not given.
+      minimum: The least value of a number, which is an integer unless ``kind`` says otherwise.
+      maximum: The greatest value of a number, which must also be finite.
+      kind: The type, if neither default nor minimum determines it.
+      many: Whether the value is a tuple of numbers of this kind, given separated by commas; the default is such a text.
       choices: The values allowed.
-      required: Whether it must be given.
-      broken_rule: Value -> which rule it breaks, or "".
-      information: Whether the flag has no value and the command only prints what it asks for.
+      required: Whether the flag must be given.
+      broken_rule: Function from a value to the rule that it breaks, or "".
+      information: Whether the flag takes no value and makes the command only print information.
     """
 
     help: str
@@ -128,23 +128,23 @@ class Flag(NamedTuple):
 
 Main = Callable[..., int]
 say = functools.partial(print, flush=True)
-# Group -> name of a flag, with =METAVAR where --help shows one -> the flag, or of a text or a switch its help.
+# Group -> NAME or NAME=METAVAR -> Flag, or only the help for a text flag (NAME=METAVAR) or a switch (NAME).
 FlagTable = Mapping[str, Mapping[str, str | Flag]]
 
 
 class FlagParser(argparse_flags.ArgumentParser):
-    """An argparse parser that takes flags as T2T's commands do, absl's for logging and ``--flagfile`` among them.
+    """An argparse parser that accepts flags as T2T's commands do, including absl's for logging and ``--flagfile``.
 
     Values are written ``--name=value`` or ``--name value``; booleans ``--name``, ``--noname`` or ``--name=true``.
-    ``--help`` and ``--version`` print and exit with 0. Wrong flags raise ``UserError``. The result of ``parse_args``
-    has the names of the flags that were given in ``given``.
+    ``--help`` and ``--version`` print and exit with 0. Wrong flags raise ``UserError``. In the result of
+    ``parse_args``, ``given`` holds the names of the flags that were given.
     """
 
     def __init__(self, command: str, description: str, *tables: FlagTable, examples: str = "") -> None:
         """Makes a parser.
 
         Args:
-          command: The command, such as ``t2t_ext-trainer``; it chooses the table of T2T's flags that are answered.
+          command: The command, such as ``t2t_ext-trainer``; it selects the tables of other toolkits' flags to answer.
           description: What the command does, in a sentence.
           *tables: Its flags.
           examples: Command lines that are printed after the flags.
@@ -169,7 +169,7 @@ class FlagParser(argparse_flags.ArgumentParser):
         self.add(*tables)
 
     def group(self, title: str, description: str | None = None) -> argparse._ArgumentGroup:
-        """Returns the group of flags with this title, making it where it is not there yet."""
+        """Returns the group of flags with this title, creating it if necessary."""
         if title == self._information.title:
             return self._information
         for group in self._action_groups:
@@ -204,7 +204,7 @@ class FlagParser(argparse_flags.ArgumentParser):
             )
 
     def take_arguments(self, name: str, help: str, *, metavar: str) -> None:
-        """Makes the command take arguments without dashes, before, between and after its flags, as a list ``name``."""
+        """Makes the command accept arguments without dashes, anywhere among its flags, as a list ``name``."""
         self._arguments = name
         self.usage = f"{self.prog} --flag=value ... {metavar} ..."
         self.add_argument_group("Arguments", f"{metavar}: {help}")
@@ -214,16 +214,16 @@ class FlagParser(argparse_flags.ArgumentParser):
         return sorted(name.removeprefix("--") for name in self._option_string_actions if name.startswith("--"))
 
     def replaced(self) -> Mapping[str, str]:
-        """Returns other toolkits' flags that this command answers: name -> what takes its place."""
+        """Returns other toolkits' flags that this command answers: name -> what replaces it."""
         return _unknown_flags.replaced(self.prog, self.names())
 
     def format_help(self) -> str:
-        """Returns the text of ``--help``, information last."""
+        """Returns the text of ``--help``, with logging and information last."""
         last = ("Logging", "Information")
         self._action_groups.sort(key=lambda group: last.index(group.title) if group.title in last else -1)
         text = super().format_help()
         if self.epilog:
-            # The formatter would fold the lines of the examples.
+            # The formatter would wrap the lines of the examples.
             text = text[: text.rindex("Examples:")] + self.epilog.rstrip() + "\n"
         return text
 
@@ -231,15 +231,15 @@ class FlagParser(argparse_flags.ArgumentParser):
         """Parses the command line.
 
         Args:
-          args: The arguments, by default those of the process.
-          namespace: Where values are put, by default a new namespace.
+          args: The arguments; default: those of the process.
+          namespace: Where to put the values; default: a new namespace.
 
         Returns:
-          The values, ``given`` (the set of flags given) and ``command_line`` (``args``) among them. Where the parser
-          has ``--t2t_usr_dir`` and it is given, the directory has been loaded. In paths ``~`` is the home directory.
+          The values, including ``given`` (the set of flags given) and ``command_line`` (``args``). If the parser has
+          ``--t2t_usr_dir`` and it is given, the directory has been loaded. In paths ``~`` is the home directory.
 
         Raises:
-          UserError: Unknown flags, flags of T2T that are answered, or wrong values.
+          UserError: Unknown flags, flags of other toolkits, or wrong values.
         """
         args = sys.argv[1:] if args is None else list(args)
         command_line = tuple(args)
@@ -257,17 +257,17 @@ class FlagParser(argparse_flags.ArgumentParser):
         given = [(name, value) for name, value in given if name]
         pairs = self._joined([(name, value) for name, value in given if not name.startswith(_HP_PREFIX)])
         if "registry_help" in dict(pairs):
-            # Before argparse looks for flags that must be given.
+            # Before argparse complains about missing required flags.
             if usr_dir := dict(pairs).get("t2t_usr_dir"):
                 registry.load_user_directory(usr_dir)
             print(registry_text())
             self.exit()
         for name in log.FLAG_NAMES:
-            flags.FLAGS[name].unparse()  # what an earlier call in this process was given
+            flags.FLAGS[name].unparse()  # resets what an earlier call in this process set
         words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in pairs]
         try:
             result = super().parse_args(words)
-        except (flags.IllegalFlagValueError, ValueError) as error:  # absl's flags raise their own
+        except (flags.IllegalFlagValueError, ValueError) as error:  # absl's flags raise their own errors
             self.error(str(error).removeprefix("flag "))
         flags.FLAGS.mark_as_parsed()
         log.configure(self.prog)
@@ -287,20 +287,20 @@ class FlagParser(argparse_flags.ArgumentParser):
         return result
 
     def error(self, message: str) -> NoReturn:
-        """Raises what argparse found wrong as a ``UserError``."""
+        """Raises argparse's complaint as a ``UserError``."""
         message = re.sub(r"^argument ((?:-h/)?--\w+)(?:/-\w)?: ", r"\1 ", message).rstrip(".")
         message = re.sub(r"invalid choice: (.+) \(choose from (.+)\)", r"must be one of \2, not \1", message)
         raise UserError(f"{message}. {self.prog} --help lists all flags.")
 
     def _split(self, args: list[str]) -> Iterator[tuple[str, str | None]]:
-        """Yields (flag, value); a flag without a value has None, an argument that is no flag the name ""."""
+        """Yields (flag, value) pairs: None as value of a flag without one, "" as flag of an argument that is none."""
         wrong = []
         position = 0
         while position < len(args):
             arg = args[position]
             position += 1
             name, equals, value = arg.lstrip("-").partition("=")
-            name = "verbosity" if name == "v" else name  # as absl has it
+            name = "verbosity" if name == "v" else name  # as in absl
             if not _is_flag(arg) and self._arguments:
                 yield "", arg
                 continue
@@ -323,7 +323,7 @@ class FlagParser(argparse_flags.ArgumentParser):
             else:
                 if not equals and follows:
                     value, position, equals = args[position], position + 1, "="
-                # argparse takes "--" for the end of the flags, even here.
+                # argparse takes "--" as the end of the flags, even as a value.
                 problem = self._complaint(name, value, has_value=bool(equals) and value != "--")
                 wrong.extend(filter(None, [problem]))
                 if not problem:
@@ -333,10 +333,10 @@ class FlagParser(argparse_flags.ArgumentParser):
             raise UserError(f"{text}{'' if text.endswith('?') else '.'} {self.prog} --help lists all flags.")
 
     def _joined(self, pairs: list[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
-        """Returns flags and their values, a repeated flag of assignments with those of all of its values.
+        """Returns flags and values; the assignments of a repeated flag such as ``--hparams`` are joined.
 
-        argparse would keep the last value alone. Of a name that several of them assign the last one counts, as of any
-        flag; whether one value assigns it twice, the flag's own grammar tells.
+        argparse would keep only the last value. If several values assign the same name, the last one counts, as for any
+        flag. If one value assigns a name twice, the flag's own grammar decides what that means.
         """
         texts: dict[str, list[str]] = {}
         for name, value in pairs:
@@ -356,7 +356,7 @@ class FlagParser(argparse_flags.ArgumentParser):
 
 
 def _absl_flags() -> flags.FlagValues:
-    """Returns absl's flags for logging alone: other libraries' flags are not the commands'."""
+    """Returns only absl's flags for logging: the flags of other libraries are not flags of the commands."""
     values = flags.FlagValues()
     for name in log.FLAG_NAMES:
         values[name] = flags.FLAGS[name]
@@ -364,7 +364,7 @@ def _absl_flags() -> flags.FlagValues:
 
 
 def _is_flag(arg: str) -> bool:
-    """Returns whether an argument is a flag; a negative number is none."""
+    """Returns whether an argument is a flag; a negative number is not."""
     return re.match(r"--?[A-Za-z]", arg) is not None
 
 
@@ -374,8 +374,8 @@ def add_settings(parser: FlagParser, settings: type[StrictParams], names: Sequen
     Args:
       parser: The command's parser.
       settings: The class whose fields declare name, type, default, limits, unit and help.
-      names: The fields; by default all that have a group.
-      **defaults: Field -> default, where the command has another one.
+      names: The fields; default: all that have a group.
+      **defaults: Field -> default, if it differs for this command.
     """
     for name in names or [field.name for field in dataclasses.fields(settings) if field.metadata.get("group")]:
         field = settings.__dataclass_fields__[name]
@@ -394,12 +394,12 @@ def add_settings(parser: FlagParser, settings: type[StrictParams], names: Sequen
 
 
 def expand_home(text: str) -> str:
-    """Returns paths separated by commas, with the home directory for ``~``, which shells leave behind ``--flag=``."""
+    """Returns comma-separated paths with ``~`` expanded, since shells do not expand it after ``--flag=``."""
     return ",".join(map(os.path.expanduser, text.split(",")))
 
 
 def _number(kind: type, flag: Flag) -> Callable[[str], Any]:
-    """Returns the type of a flag that is a number within limits, with errors in words."""
+    """Returns the argparse type of a flag for numbers within limits; its error messages are in plain words."""
 
     def parse(text: str) -> Any:
         try:
@@ -418,8 +418,8 @@ def _number(kind: type, flag: Flag) -> Callable[[str], Any]:
 
 
 def _broken_limit(value: float, flag: Flag) -> str:
-    """Returns which limit of a flag a number breaks, or ""."""
-    if isinstance(value, float) and not math.isfinite(value):  # a whole number may be too long for a float
+    """Returns which limit of a flag a number breaks, in words, or ""."""
+    if isinstance(value, float) and not math.isfinite(value):  # only floats: a whole number may be too large for one
         return "must be finite"
     if flag.minimum is not None and value < flag.minimum:
         return f"must be at least {flag.minimum:,}"
@@ -427,9 +427,9 @@ def _broken_limit(value: float, flag: Flag) -> str:
 
 
 def registry_text() -> str:
-    """Returns the text of ``--registry_help``: every name by kind, the user's own marked.
+    """Returns the text of ``--registry_help``: all names by kind, with the user's own marked.
 
-    Models come with what they are; problems and hparams sets, of which there are many, are grouped by prefix.
+    Each model has a line that says what it is. Problems and hparams sets are many, so they are grouped by prefix.
     """
     own = {
         (kind, name)
@@ -464,7 +464,7 @@ def registry_text() -> str:
 
 
 def configure_threads(inter_op: int, intra_op: int) -> None:
-    """Sets the sizes of TensorFlow's thread pools, 0 being its own choice; call it before TensorFlow is imported."""
+    """Sets the sizes of TensorFlow's thread pools (0 = its own choice); call it before TensorFlow is imported."""
     for variable, value in (
         ("TF_NUM_INTEROP_THREADS", inter_op),
         ("TF_NUM_INTRAOP_THREADS", intra_op),
@@ -475,20 +475,21 @@ def configure_threads(inter_op: int, intra_op: int) -> None:
 
 
 def keep_compiled_products() -> None:
-    """Lets oneDNN keep the compiled kernels of all shapes of batches; call it before TensorFlow computes.
+    """Lets oneDNN keep the compiled kernels for all batch shapes; call it before TensorFlow computes.
 
-    It keeps 1,024 unless told otherwise. A training needs more (some 60 products, each in as many shapes as batches
-    have) and would compile some anew in every step.
+    By default oneDNN keeps 1,024 of them. Training needs more (about 60 products, each in all shapes that batches have)
+    and would recompile some of them in every step.
     """
     if not {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY"} & os.environ.keys():
         os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] = "20000"
 
 
 def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
-    """Sets thread pools as ``configure_threads`` and imports TensorFlow without its notes about itself.
+    """Sets thread pools as ``configure_threads`` does and imports TensorFlow without its messages about itself.
 
-    Keras would import pyplot where it is installed, for galleries of images: a third of a second that no command needs.
-    Another half goes to collections of garbage that look at the objects of TensorFlow's modules, which stay.
+    The import avoids two delays. If pyplot is installed, Keras would import it for image galleries, which no command
+    needs: a third of a second. Garbage collection would take another half second to look at the objects of TensorFlow's
+    modules, which stay alive anyway.
     """
     configure_threads(inter_op, intra_op)
     keep_compiled_products()
@@ -514,20 +515,21 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
     """Runs a command and turns its errors into an exit status.
 
     Args:
-      main: The command; parses its flags itself.
-      is_process: Whether the process is there for the command alone and ends with it.
+      main: The command, which parses its own flags.
+      is_process: Whether the process exists only for the command and ends with it.
 
     Returns:
-      What ``main`` returned (None: 0); 2 after a user's mistake and where a file or the memory is the problem, which is
-      said on one line; 130 after Ctrl-C; 141 where whoever read the output has gone. Anything else is a defect and
-      keeps its traceback, whose last line names the user's own module that it came through.
+      What ``main`` returned (None counts as 0); 2 (or the status that the ``UserError`` has) after a user's mistake; 2
+      if a file or the memory is the problem; 130 after Ctrl-C; 141 if the reader of the output has gone. Mistakes and
+      problems are reported on one line. Any other exception is a defect and keeps its traceback, whose last line names
+      the user's own module that it came through, if any.
     """
-    # TensorFlow's start-up notes would bury what the commands say; its warnings and errors stay.
+    # Hides TensorFlow's start-up messages, which would bury those of the commands; its warnings and errors stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     if is_process:
         _process.own_process()
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # of names of files that are not UTF-8
+            sys.stdout.reconfigure(errors="backslashreplace")  # for file names that are not UTF-8
     try:
         try:
             status = main()
@@ -556,13 +558,13 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
         return 2
     finally:
         inputs.forget_pipes()
-        if is_process:  # Python collects garbage when it ends: over TensorFlow's graphs that takes half a second
+        if is_process:  # Python's last garbage collection would take half a second for TensorFlow's graphs
             gc.disable()
             gc.freeze()
 
 
 def _complain(message: str) -> None:
-    """Says on standard error what is wrong; where that cannot be written to either, only the exit status says it."""
+    """Reports a problem on standard error; if that cannot be written to either, only the exit status shows it."""
     try:
         log.error(_LONG_WORD.sub(r"\1...\2", message))
     except OSError:
@@ -570,7 +572,7 @@ def _complain(message: str) -> None:
 
 
 def command(build_parser: Callable[[], FlagParser]) -> Callable[[Callable[[Any], int | None]], Main]:
-    """Makes the ``main`` of a command of a function of its flags: arguments -> exit status; see ``run_main``."""
+    """Returns a decorator that turns a function of flags into ``main`` (arguments -> exit status); see ``run_main``."""
 
     def decorate(function: Callable[[Any], int | None]) -> Main:
         @functools.wraps(function)

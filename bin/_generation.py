@@ -1,4 +1,4 @@
-"""From the flags of data generation to ``generate``, for the commands that generate data."""
+"""Calls ``generate`` with the flags of data generation, for the commands that generate data."""
 
 import argparse
 from typing import Any
@@ -11,7 +11,7 @@ from t2t_ext.data.generation.generate import generate
 
 
 def generate_from_flags(args: argparse.Namespace, problem: Any) -> Manifest:
-    """Generates the data of a problem, with its options, as the flags say, unless they are there."""
+    """Generates the data of a problem as the flags say, unless they exist already; returns their manifest."""
     manifest = generate(problem, args.data_dir, args.tmp_dir or private_folder(), **generation_settings(args))
     sidecar = manifest_path(args.data_dir, problem.name)
     if problem.with_pseudo_references and not sidecar.exists():

@@ -1,4 +1,4 @@
-"""The process of a command: Ctrl-C at any time ends it with 130 without a traceback, and no stream is missing."""
+"""The process of a command: Ctrl-C always ends it with 130 and without a traceback, and no stream is missing."""
 
 import contextlib
 import errno
@@ -14,23 +14,23 @@ from typing import Any, TextIO
 from t2t_ext.errors import first_line
 
 INTERRUPTED = 130
-# A disk, a pipe or a terminal that takes no more, or is not there.
+# A disk, a pipe or a terminal accepts no more data, or is missing.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _is_own = False
 
 
 def prepare() -> None:
-    """Makes the process one that Ctrl-C ends quietly, during imports and after the command, too; see ``run_main``.
+    """Lets Ctrl-C end the process quietly, even during imports and after the command; see ``run_main``.
 
-    Streams that the caller has closed are replaced: otherwise the next file that is opened takes their numbers, and
-    what is meant for the stream would be written to it. Nothing comes in, what is printed is an error, messages go
-    nowhere.
+    It also replaces standard streams that the caller has closed. Otherwise the next file to be opened would take a
+    stream's number, and output for the stream would go to that file. The replacements work as follows: standard input
+    is empty, printing is an error, and messages to standard error are discarded.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # takes the lowest number that is free
+            os.open(os.devnull, mode)  # takes the lowest free number
     text: Any = {"encoding": "utf-8", "errors": "backslashreplace", "closefd": False}
     sys.stdin, sys.stdout, sys.stderr = (
         stream or open(number, "w" if number else "r", **text)  # noqa: SIM115
@@ -43,30 +43,30 @@ def prepare() -> None:
 
 
 def own_process() -> None:
-    """Notes that the process is there for a command alone."""
+    """Records that the process exists only for a command."""
     global _is_own  # noqa: PLW0603 -- there is one process
     _is_own = True
 
 
 def leave_at_the_next_interrupt() -> None:
-    """Makes a further Ctrl-C end the process at once, whatever still waits for a thread or cleans up."""
+    """Lets another Ctrl-C end the process at once, even if something still waits for a thread or cleans up."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 
 @contextlib.contextmanager
 def leaving_at_an_interrupt() -> Iterator[None]:
-    """Lets Ctrl-C end a command's process at once: modules of C that are being imported make other errors of it.
+    """Lets Ctrl-C end a command's process at once: C modules that are being imported would turn it into other errors.
 
-    Where ``own_process`` was not called, the process may be a notebook's, and nothing changes.
+    If ``own_process`` was not called, the process may belong to a notebook, and nothing changes.
     """
-    ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as of jobs in the background of a script
+    ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as in background jobs of a script
     if not _is_own or ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
     from t2t_ext.io import inputs  # see name_user_code
 
-    said = os.dup(2)  # what is written to 2 itself is held back meanwhile
+    said = os.dup(2)  # a copy: what is written to 2 itself is held back meanwhile
 
     def leave(*_: object) -> None:
         inputs.forget_pipes()
@@ -84,11 +84,11 @@ def leaving_at_an_interrupt() -> Iterator[None]:
 
 
 def explained(error: OSError | ValueError | MemoryError) -> str:
-    """Returns what the system, rather than the command, is the reason of, in words for the user; else ""."""
+    """Returns a message for the user if the system, not the command, caused an error; otherwise ""."""
     if isinstance(error, MemoryError):
         return f"The memory is not enough ({first_line(error)}). Give smaller sizes, or less at a time."
     if isinstance(error, ValueError):
-        named = "embedded null" in str(error)  # what Python says of a file name with a NUL character
+        named = "embedded null" in str(error)  # Python's message for a file name with a NUL character
         return "The name of a file or directory holds a NUL character; correct it." if named else ""
     if error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}."
@@ -103,12 +103,12 @@ def explained(error: OSError | ValueError | MemoryError) -> str:
 
 
 def name_user_code(error: BaseException) -> None:
-    """Lets the traceback of an error that came through modules of --t2t_usr_dir end with their file and line.
+    """Ends the traceback of an error that came through a module of --t2t_usr_dir with the module's file and line.
 
-    Their author needs the traceback, but the place is somewhere among the frames of TensorFlow. A model of theirs is
-    named, too.
+    The module's author needs the traceback, but the place is lost among the frames of TensorFlow. If the error came
+    through a model of such a module, the model is named, too.
     """
-    from t2t_ext import registry  # this module is there before the others: see prepare
+    from t2t_ext import registry  # imported here, since this module is loaded before the others: see prepare
     from t2t_ext.config import user_directory
 
     place = user_directory.place_of(error)
@@ -126,8 +126,8 @@ def name_user_code(error: BaseException) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Lets standard output or error go nowhere from now on: the interpreter flushes it once more at exit."""
-    with contextlib.suppress(OSError, ValueError):  # of a stream without a number
+    """Discards what standard output or error gets from now on: the interpreter flushes it once more at exit."""
+    with contextlib.suppress(OSError, ValueError):  # for a stream without a number
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -139,11 +139,11 @@ def _on_exception(kind: type[BaseException], error: BaseException, traceback: Tr
 
 
 def _on_unraisable(problem: Any) -> None:
-    """Handles a Ctrl-C that came where nothing can be raised, such as in a destructor."""
+    """Handles a Ctrl-C that came where no exception can be raised, such as in a destructor."""
     if not issubclass(problem.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(problem)
     elif threading.main_thread().is_alive():
-        again = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])  # where it can be raised
+        again = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])  # repeats it, where it can be raised
         again.daemon = True
         again.start()
     else:

@@ -1,4 +1,4 @@
-"""What the commands that translate share: flags of scores, a run's texts as the flags say, a warning."""
+"""Parts that the commands that translate share: flags for scores, a run's texts, checks and messages."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def check_bootstrap(samples: int) -> None:
 
 
 def check_scoring(flags: argparse.Namespace) -> None:
-    """Checks the names of protocols and tokenizers before hours of work go into what they would score."""
+    """Checks the flags for scores, so that a mistake does not come to light after hours of translating."""
     if flags.scoring:
         from t2t_ext.evaluation import protocols
 
@@ -77,7 +77,7 @@ def run_texts(run: "RunDirectory", flags: argparse.Namespace) -> "RunTexts":
 
 
 def chosen_text(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, Collection[Any], Sequence[Collection[str]]]:
-    """Returns the name of what is translated, its lines and its sets of references: of ``split`` or of a file.
+    """Returns the name of the text to translate, its lines and its sets of references, from ``split`` or a file.
 
     Lines of files are read when they are needed.
     """
@@ -90,15 +90,15 @@ def chosen_text(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, Coll
 
 
 def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Checks that outputs can be written, none over another or an input, and that standard input is read once.
+    """Checks that all outputs can be written without replacing each other or an input; standard input is read once.
 
     Args:
-      flags: The command's.
-      inputs: Names of the flags of files that are read.
-      outputs: Paths of the files that are written; "" for none.
+      flags: The command's flags.
+      inputs: Names of the flags that name files to read.
+      outputs: Paths of the files to write; "" for none.
 
     Raises:
-      UserError: One of them cannot be, or is given twice.
+      UserError: An output cannot be written, or a file or standard input is given twice.
     """
     values = [getattr(flags, name) for name in inputs]
     check_all(outputs, [path for value in values for path in (value, *value.split(","))])
@@ -108,16 +108,16 @@ def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Seque
 
 
 def check_names_output(source: str) -> None:
-    """Raises a UserError where the output cannot be named after the file or folder that is translated: of a pipe."""
+    """Raises a UserError if the output cannot be named after the source, being a pipe, not a file or folder."""
     if os.path.exists(source) and not (os.path.isfile(source) or os.path.isdir(source)):
         raise UserError(f"{source} is no file that the output could be named after: give --decode_to_file=FILE.")
 
 
 def check_shortlist(run: "RunDirectory", hparams: "DecodeHParams") -> None:
-    """Reads the shortlist of a search by a run, where it has one, to find out what is wrong with it.
+    """Checks the shortlist of a search by a run, if it has one, by reading it.
 
     Raises:
-      UserError: It cannot be read, or does not go with the run.
+      UserError: It cannot be read, or does not match the run.
     """
     if hparams.shortlist:
         from t2t_ext.data.datasets.shortlist import Shortlist, check_reads_text
@@ -127,7 +127,7 @@ def check_shortlist(run: "RunDirectory", hparams: "DecodeHParams") -> None:
 
 
 def keep_runs(runs: Sequence["RunDirectory"], outputs: Iterable[str]) -> None:
-    """Raises a UserError where an output would take the place of a file of a run."""
+    """Raises a UserError if an output would replace a file of a run."""
     for path in filter(None, outputs):
         for run in runs:
             if path != text_lines.STANDARD and run.holds(path):
@@ -135,13 +135,13 @@ def keep_runs(runs: Sequence["RunDirectory"], outputs: Iterable[str]) -> None:
 
 
 def report_speed(done: str, lines: int, seconds: float, output: str) -> None:
-    """Tells how many lines were translated how fast, and where they are."""
+    """Logs how many lines were translated, how fast, and where the output is."""
     where = f" -> {output}" if output not in ("", text_lines.STANDARD) else ""
     log.info(f"{done} {lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-3):,.1f} lines/s){where}")
 
 
 def report_truncated_lines(translators: Sequence["Translator"], lines: text_lines.LineNumbers) -> None:
-    """Warns of the lines that some Translators truncated."""
+    """Warns of the lines that the Translators truncated."""
     if lines.count:
         limits = " or ".join(dict.fromkeys(each.describe_limits() for each in translators))
         log.warning(f"truncated to {limits}: {lines}")

@@ -1,4 +1,4 @@
-"""What the commands share whose models translate training text: their flags, their problem and their search."""
+"""Parts shared by the commands whose models translate training text: flags, problem and search settings."""
 
 import argparse
 import pathlib
@@ -39,7 +39,7 @@ _WORK: FlagTable = {
 
 
 def add_flags(parser: FlagParser, own: FlagTable) -> None:
-    """Adds the flags of the problem, of the search and of the work, and a command's own between them."""
+    """Adds the flags of the problem, the command's own, and those of the work, the search and the machine."""
     _flag_groups.add_registry_flags(parser)
     parser.add(_PROBLEM, own, _WORK, _flag_groups.DECODE_FLAGS, _flag_groups.thread_flags(many_batches=True))
 
@@ -54,7 +54,7 @@ def problem_of_data(flags: argparse.Namespace) -> Any:
 
 
 def decode_hparams(flags: argparse.Namespace) -> DecodeHParams:
-    """Returns how models translate training text: in one direction, and the same way each time."""
+    """Returns the search settings for training text; they must give one direction and the same result each time."""
     from t2t_ext.search.directions import check_directions
 
     found = resolve_decode_hparams(flags.decode_hparams)

@@ -1,4 +1,4 @@
-"""Answers for flags that a command does not have: those of other toolkits, those of hparams, misspelt ones."""
+"""Answers for flags that a command does not have: flags of other toolkits, names of hparams, misspelt flags."""
 
 import functools
 import importlib
@@ -14,7 +14,7 @@ from t2t_ext.config.strict_params import StrictParams
 from t2t_ext.errors import suggest
 
 _REPLACED_FLAGS = pathlib.Path(__file__).with_name("replaced_flags.toml")
-# Tables of other toolkits' flags, where they are not one of the command's name; later ones count more.
+# Command -> its tables of other toolkits' flags, if not just the table of its name; later tables take precedence.
 _TABLES = {
     "t2t_ext-trainer": ("opennmt", "opennmt_train", "fairseq_preprocess", "fairseq_train", "trainer", "makes_data"),
     "t2t_ext-datagen": ("opennmt", "opennmt_train", "fairseq_preprocess", "datagen"),
@@ -28,11 +28,11 @@ _TABLES = {
 
 
 def replaced(command: str, names: Collection[str]) -> Mapping[str, str]:
-    """Returns the flags of other toolkits that a command answers: name -> what takes its place.
+    """Returns the flags of other toolkits that a command answers: name -> what replaces it.
 
     Args:
       command: The command, such as ``t2t_ext-trainer``.
-      names: Its own flags, which are not answered.
+      names: The command's own flags, which need no answer.
     """
     tables = answers(_REPLACED_FLAGS)
     chosen = ["absl", *_TABLES.get(command, [command.removeprefix("t2t_ext-")])]
@@ -41,7 +41,7 @@ def replaced(command: str, names: Collection[str]) -> Mapping[str, str]:
 
 
 def complaint(command: str, name: str, value: str, names: Collection[str]) -> str:
-    """Returns why a command does not take a flag, and what to use.
+    """Returns why a command does not accept a flag, and what to use instead.
 
     Args:
       command: The command, such as ``t2t_ext-trainer``.
@@ -61,7 +61,7 @@ def complaint(command: str, name: str, value: str, names: Collection[str]) -> st
 
 
 def argument_complaint(argument: str) -> str:
-    """Returns why a command does not take an argument that is no flag, and what to use."""
+    """Returns why a command does not accept an argument that is not a flag, and what to use instead."""
     if answer := answers(_REPLACED_FLAGS)["opennmt_commands"].get(argument):
         return f"{argument} is no command here: {answer}"
     return f"unexpected argument {argument!r}: flags are written --name=value"

@@ -1,4 +1,4 @@
-"""t2t_ext-analyze: what a trained model does inside. Each analysis is a module of its own with flags of its own."""
+"""t2t_ext-analyze: shows what a trained model does inside. Each analysis is a module with its own flags."""
 
 import importlib
 import sys
@@ -26,7 +26,7 @@ _EXAMPLES = """\
 
 
 def build_parser(analysis: str = "") -> FlagParser:
-    """Returns the flags of an analysis, or without one those of the command itself."""
+    """Returns the flags of an analysis, or of the command itself if no analysis is given."""
     if analysis:
         return importlib.import_module(f"t2t_ext.bin.{ANALYSES[analysis][0]}").build_parser()
     listed = "".join(f"\n  {name}: {words}" for name, (_, words) in ANALYSES.items())

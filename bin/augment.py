@@ -1,4 +1,4 @@
-"""``t2t_ext-augment``: training data from training data, by models' translations or in both directions."""
+"""``t2t_ext-augment``: makes new training data, with models' translations or in both directions."""
 
 import argparse
 import os
@@ -95,10 +95,10 @@ def main(flags: argparse.Namespace) -> int:
 
 
 def check_flags(flags: argparse.Namespace) -> None:
-    """Refuses what has no effect with the method.
+    """Refuses flags that have no effect with the method.
 
     Raises:
-      UserError: There is such a flag.
+      UserError: Such a flag is given.
     """
     unread = set() if flags.method == "back_translation" else {"untagged"}
     if flags.method == "both_directions":
@@ -108,7 +108,7 @@ def check_flags(flags: argparse.Namespace) -> None:
 
 
 def _names(text: str, separator: str) -> list[str]:
-    """Returns the parts of a list of paths; those that are one path together, which exists, are not taken apart."""
+    """Returns the parts of a list of paths; parts that together are an existing path are not separated."""
     parts, names = text.split(separator), []
     while parts:
         joined = {count: separator.join(parts[:count]).strip() for count in range(len(parts), 0, -1)}

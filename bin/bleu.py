@@ -72,7 +72,7 @@ def main(flags: argparse.Namespace) -> None:
     check_language(flags.language, "--language")
     outputs.check_all([flags.json], [flags.translation, *flags.reference.split(","), flags.source])
     chosen = _by_protocol(flags) if flags.protocol else _by_metric(flags)
-    # Of an n-best list, the words that the model generated.
+    # Whether to read the words that the model generated from an n-best list.
     tokenized = bool(flags.protocol) and protocols.wants_tokens([protocol for _, protocol in chosen])
     references = flags.reference.split(",")
     files = scored_files.read([flags.translation], references, flags.source, tokenized=tokenized, streamed=True)
@@ -88,7 +88,7 @@ def main(flags: argparse.Namespace) -> None:
             options = {"language": flags.language, "n_bootstrap": flags.n_bootstrap}
             for score in protocols.score(protocol, text.lines, sets, **options):
                 label = named.format(score.name)
-                # BLEU_uncased = %6.2f is what scripts around tensor2tensor's t2t-bleu look for.
+                # Scripts around tensor2tensor's t2t-bleu look for BLEU_uncased = %6.2f.
                 value = f"{score.value:6.2f}" if label.startswith("BLEU_") else score.format(score.value)
                 print(f"{label} = {value}{score.explanation}")
                 if flags.by_order:
@@ -105,7 +105,7 @@ def main(flags: argparse.Namespace) -> None:
 
 
 def _by_protocol(flags: argparse.Namespace) -> list[tuple[str, protocols.Protocol]]:
-    """Returns what --protocol asks for, each with how its labels are printed."""
+    """Returns the protocols of --protocol, each with the format of its labels."""
     wrong = [f"--{name}" for name in _REPLACED_BY_PROTOCOL if name in flags.given]
     if wrong:
         raise UserError(
@@ -117,7 +117,7 @@ def _by_protocol(flags: argparse.Namespace) -> list[tuple[str, protocols.Protoco
 
 
 def _by_metric(flags: argparse.Namespace) -> list[tuple[str, protocols.Protocol]]:
-    """Returns what --metrics, --bleu_variant and --tokenize ask for, each with how its labels are printed."""
+    """Returns the protocols that --metrics, --bleu_variant and --tokenize mean, each with the format of its labels."""
     tokenize = flags.tokenize or scores.default_tokenizer(flags.language)
     found = []
     names = [name.strip() for name in flags.metrics.split(",")]
@@ -142,7 +142,7 @@ def _by_metric(flags: argparse.Namespace) -> list[tuple[str, protocols.Protocol]
 
 
 def _orders(score: scores.Score) -> list[str]:
-    """Returns a table by order of n-grams, or nothing where a metric has none."""
+    """Returns the lines of a table by order of n-grams; none if the metric has no orders."""
     details = score.details
     if score.name.startswith("NIST"):
         single, cumulative = details["by_order"], list(itertools.accumulate(details["by_order"]))

@@ -149,7 +149,7 @@ def main(flags: argparse.Namespace) -> None:
 
 
 def _check_input(flags: argparse.Namespace) -> None:
-    """Checks that references are files, or a split of a run's data."""
+    """Checks that the references are either files or a split of a run's data."""
     if bool(flags.output_dir) != bool(flags.split):
         raise UserError(
             "--output_dir=RUN and --split=NAME go together: the split of the run's data that was translated."
@@ -166,7 +166,7 @@ def _check_input(flags: argparse.Namespace) -> None:
 
 
 def _language_of_run(flags: argparse.Namespace) -> str:
-    """Returns the target language of a run's data, which chooses its tokenizer in other commands, too."""
+    """Returns the target language of the run's data, which also selects the tokenizer in other commands."""
     if not flags.split:
         return ""
     from t2t_ext.bin._run_text import run_texts
@@ -176,7 +176,7 @@ def _language_of_run(flags: argparse.Namespace) -> str:
 
 
 def _read(flags: argparse.Namespace, *, tokenized: bool) -> scored_files.ScoredFiles:
-    """Reads translations, references and source: files, or a split of a run's data."""
+    """Reads translations, references and source, from files or from a split of a run's data."""
     if not flags.split:
         return scored_files.read(flags.translations, flags.reference.split(","), flags.source, tokenized=tokenized)
     from t2t_ext.bin._run_text import run_texts
@@ -191,7 +191,7 @@ def _read(flags: argparse.Namespace, *, tokenized: bool) -> scored_files.ScoredF
 
 
 def _write_sheet(flags: argparse.Namespace, systems: Any, files: scored_files.ScoredFiles) -> None:
-    """Writes the sheet for people and its key."""
+    """Writes the annotation sheet and its key."""
     from t2t_ext.evaluation.comparison.annotation_sheet import make_sheet
 
     if files.source is None:
@@ -204,7 +204,7 @@ def _write_sheet(flags: argparse.Namespace, systems: Any, files: scored_files.Sc
 
 
 def _train_text(path: str) -> Iterator[str] | None:
-    """Returns the lines of the training text one by one: they may be many millions."""
+    """Returns an iterator over the lines of the training text, which may be many millions."""
     if not path:
         return None
     readers.require_files([path], "Give the target side of the training data.")

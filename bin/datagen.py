@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> None:
         raise UserError("--data_dir=DIR says where to put the data files.")
     from t2t_ext.bin._generation import generate_from_flags
 
-    # A mistake in the last is found before hours of work on the first.
+    # All problems first: a mistake in the last is found before hours of work on the first.
     problems = [registry.problem(name, **_flag_groups.problem_options(args)) for name in names]
     for problem in problems:
         generate_from_flags(args, problem)

@@ -1,4 +1,4 @@
-"""t2t_ext-decoder: translates files, a split of the data, or what is typed, with a trained run."""
+"""t2t_ext-decoder: translates files, a split of the data, or typed lines with a trained run."""
 
 import argparse
 import collections
@@ -107,7 +107,7 @@ def main(flags: argparse.Namespace) -> None:
     """Translates or scores as the flags say."""
     mode = _mode(flags)
     run = _Run(flags)
-    # Everything that the user can have got wrong is found before TensorFlow starts and the model is loaded.
+    # Finds all user errors before TensorFlow starts and the model is loaded.
     if mode == "decode_interactive":
         _interactive(run)
     elif mode == "score_file":
@@ -121,7 +121,7 @@ def main(flags: argparse.Namespace) -> None:
 
 
 def _mode(flags: argparse.Namespace) -> str:
-    """Returns which of the input flags is given, and checks the flags that go with it."""
+    """Returns the name of the input flag that is given, and checks the flags that go with it."""
     modes = [name for name in _MODES if getattr(flags, name)]
     if len(modes) != 1:
         every = ", ".join(f"--{name}" for name in _MODES)
@@ -142,7 +142,7 @@ def _mode(flags: argparse.Namespace) -> str:
 
 
 class _Run:
-    """The run that translates, or several; TensorFlow starts and models are loaded when ``translator`` is called."""
+    """The run or runs that translate; TensorFlow starts and models are loaded when ``translator`` is called."""
 
     def __init__(self, flags: argparse.Namespace) -> None:
         from t2t_ext.config.decode import resolve_decode_hparams
@@ -192,7 +192,7 @@ class _Run:
         return translator
 
     def default_output(self, source: str) -> str:
-        """Returns the name of the output file, made as T2T makes it."""
+        """Returns the default name of the output file, formed as in T2T, after checking the outputs."""
         from t2t_ext.translation.hypothesis import output_name
 
         path = STANDARD
@@ -210,7 +210,7 @@ class _Run:
         return path
 
     def _other_settings(self) -> dict[str, Any]:
-        """Returns what else translations depend on, where it is given: ready for JSON; of files what they hold."""
+        """Returns the other given settings that translations depend on, ready for JSON; files by their SHA-256."""
         flags = self._flags
         found: dict[str, Any] = {}
         runs = [str(each.run.path.resolve()) for each in self._chosen]
@@ -229,11 +229,11 @@ class _Run:
 
 @dataclasses.dataclass
 class _Source:
-    """What is translated.
+    """The text to translate.
 
     Attributes:
       lines: The lines, or sources of feature vectors.
-      count: How many there are; None where that is not known before the end.
+      count: How many there are; None if that is not known before the end.
       references: Sets of references.
       guides: Prefixes and constraints for ``Translator.translate``.
     """
@@ -245,8 +245,8 @@ class _Source:
 
 
 def _source(run: _Run, flags: argparse.Namespace) -> _Source:
-    """Finds what the flags ask to translate; files are checked before any model is loaded."""
-    run.text.tagged([])  # an unknown tag
+    """Returns the text that the flags ask to translate; files are checked before any model is loaded."""
+    run.text.tagged([])  # raises an error if the tag is unknown
     path = flags.decode_from_file
     if path and not (flags.decode_reference or flags.prefix_file or flags.constraints_file or run.reads_features):
         return _Source(text_lines.stream(path), text_lines.count(path))
@@ -264,9 +264,9 @@ def _source(run: _Run, flags: argparse.Namespace) -> _Source:
 
 
 def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: str) -> None:
-    """Translates lines, writes the translations where asked, and prints scores where there are references.
+    """Translates lines, writes the translations to the files asked for, and prints scores if there are references.
 
-    Lines are read, translated, written and scored in windows, of which only the counts of scores are kept.
+    Lines are read, translated, written and scored window by window; only the counts for the scores are kept.
     """
     translator = run.translator()
     notes = _Notes()
@@ -295,7 +295,7 @@ def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: st
             if scorer:
                 scorer.add([each[0] for each in results], [list(itertools.islice(s, len(lines))) for s in references])
     for each in (*references, *guides.values()):
-        next(each, None)  # what is wrong with a file is said at its end
+        next(each, None)  # a file reports its problems at its end
     notes.report(translator)
     report_speed("Translated", done, seconds, output)
     if translator.two_sided:
@@ -309,7 +309,7 @@ def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: st
 def _outputs(
     run: _Run, flags: argparse.Namespace, output: str, translator: "Translator"
 ) -> Iterator[Callable[[list[Any], list[list["Hypothesis"]], int], None]]:
-    """Gives a function that writes (lines, hypotheses of each, number of lines before) to all files that are asked for.
+    """Yields a function that writes (lines, hypotheses of each, number of earlier lines) to all files asked for.
 
     The files get their names together, at the end of the block.
     """
@@ -342,7 +342,7 @@ def _outputs(
 
 
 class _Notes:
-    """Lines that there is something to say about, over all windows."""
+    """Collects the numbers of lines to warn of, over all windows."""
 
     def __init__(self) -> None:
         self._truncated, self._unmet_prefixes, self._unmet_constraints, self._untranslated, self._empty = (
@@ -350,7 +350,7 @@ class _Notes:
         )
 
     def add(self, translator: "Translator", before: int) -> None:
-        """Notes those of the translator's last call, which so many lines came before."""
+        """Adds those of the translator's last call; ``before`` is the number of lines in earlier calls."""
         for noted, numbers in (
             (self._truncated, translator.truncated_line_numbers),
             (self._unmet_prefixes, translator.unmet_prefix_line_numbers),
@@ -361,7 +361,7 @@ class _Notes:
             noted.add(before + number for number in numbers)
 
     def report(self, translator: "Translator") -> None:
-        """Warns of them."""
+        """Logs a warning for each kind of problem, with its lines."""
         from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION, NO_TRANSLATION
 
         report_truncated_lines([translator], self._truncated)
@@ -390,7 +390,7 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
     for window in text_lines.windows(read.lines):
         parse_pairs(read.name, window, run.directions, first)
         first += len(window)
-    run.text.tagged([])  # an unknown tag
+    run.text.tagged([])  # raises an error if the tag is unknown
     if idle := [name for name in run.decode_hparams.changed() if name not in _SCORE_SETTINGS]:
         log.warning(f"--score_file searches for nothing: {', '.join(idle)} of --decode_hparams change no score")
     translator = run.translator()
@@ -417,8 +417,8 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
 
 
 def _interactive(run: _Run) -> None:
-    """Translates lines as they come: the best, or all that ``return_beams`` or ``num_hypotheses`` ask for."""
-    run.text.tagged([])  # an unknown tag
+    """Translates typed lines; prints the best translation, or all for ``return_beams`` or ``num_hypotheses``."""
+    run.text.tagged([])  # raises an error if the tag is unknown
     translator = run.translator()
     for line in text_lines.typed_lines():
         (hypotheses,) = translator.translate(run.text.tagged([line]))

@@ -13,7 +13,7 @@ from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.data.corpora.download import private_folder
 from t2t_ext.errors import UserError
 
-_OF_SHARDS = ("num_shards", "bpe_dropout", "segmentations")  # which no report is about
+_OF_SHARDS = ("num_shards", "bpe_dropout", "segmentations")  # settings that have no effect on a report
 OWN_TEXT = "translate_parallel_text"
 _EXAMPLES = """\
   t2t_ext-doctor --problem=translate_ende_cldr
@@ -39,7 +39,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
-    """Examines the problem that the flags name."""
+    """Examines the text of the problem that the flags name."""
     name = args.problem or (OWN_TEXT if args.train_source else "")
     if not name:
         raise UserError(
@@ -58,7 +58,7 @@ def main(args: argparse.Namespace) -> None:
     problem = asked_for.base()
     report = directory_for(args.report, "--report") if args.report else None
     settings = GenerationConfig(**_flag_groups.generation_settings(args))
-    settings = settings.turned() if asked_for.was_reversed else settings  # to those of the base problem
+    settings = settings.turned() if asked_for.was_reversed else settings  # settings of the base problem
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="t2t_ext-doctor-"))
         doctor = Doctor(
@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _pseudo_reference_lines(problem: Any, data_dir: str) -> Iterator[str]:
-    """Yields lines about the pseudo references of ``NAME_synchronous``, where data are given."""
+    """Yields lines about the pseudo references of ``NAME_synchronous``; none for other problems."""
     if not problem.with_pseudo_references:
         return
     from t2t_ext.data.datasets import pseudo_references
@@ -98,11 +98,11 @@ def _pseudo_reference_lines(problem: Any, data_dir: str) -> Iterator[str]:
         pseudo = GeneratedData.open(problem, data_dir).pseudo
         yield from pseudo_references.table(pseudo.manifest) if pseudo else ()
     except UserError as error:
-        yield str(error)  # the corpus is reported all the same
+        yield str(error)  # the report on the corpus is printed anyway
 
 
 def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | None:
-    """Returns the subword models that are given, or those of data that are there, and where they come from."""
+    """Returns the subword models that are given, or those of existing data, and where they come from; None if none."""
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.data.datasets.manifest import manifest_path
     from t2t_ext.data.generation import vocabulary

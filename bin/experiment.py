@@ -83,7 +83,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(flags: argparse.Namespace) -> int:
-    """Carries out the experiment; returns the exit status."""
+    """Runs the experiment; returns the exit status."""
     book = recipe_book(flags.recipes_dir, flags.size)
     if flags.list:
         from t2t_ext.experiments.listing import list_text
@@ -120,7 +120,7 @@ def main(flags: argparse.Namespace) -> int:
 
 
 def recipe_book(own_folder: str = "", size: str = "") -> Any:
-    """Returns the book of the garden's recipes and of the user's own folder, in another size where one is given."""
+    """Returns the book of the built-in recipes and those in the user's folder, in another size if one is given."""
     import t2t_ext.recipes
     from t2t_ext.experiments.recipes import RecipeBook
 
@@ -133,7 +133,7 @@ def recipe_book(own_folder: str = "", size: str = "") -> Any:
 
 
 def check_commands(stages: Sequence[Any]) -> None:
-    """Checks the commands of a plan before the first of them works for days.
+    """Checks all commands of a plan, so that a mistake does not come to light after days of work.
 
     Raises:
       UserError: A flag, a name or a value is invalid; the stage is named.
@@ -175,7 +175,7 @@ def check_commands(stages: Sequence[Any]) -> None:
 
 
 def _check_split(stage: Any) -> None:
-    """Checks that the problem of a scoring stage has the split, which is read only after the training."""
+    """Checks that the problem of a scoring stage has its split, which is read only after training."""
     from t2t_ext import registry
     from t2t_ext.config.problem_options import parse
     from t2t_ext.experiments.plan import requirements
@@ -225,7 +225,7 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
 
 
 def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequence[Any], options: Any) -> int:
-    """Runs the stages that are asked for and writes the report; returns the exit status."""
+    """Runs the requested stages and writes the report; returns the exit status."""
     from t2t_ext.experiments import conduct
     from t2t_ext.experiments.stages import Interrupted
 

@@ -116,7 +116,7 @@ def _write_preset(flags: argparse.Namespace, chosen: Sequence[Any], weights: Any
 
 
 def _description(chosen: Any, step: int) -> dict[str, Any]:
-    """Returns what ``export.json`` says of a run and its checkpoint."""
+    """Returns the entries of ``export.json`` about a run and its checkpoint."""
     config = chosen.run.config
     return {
         "run": str(chosen.run.path),

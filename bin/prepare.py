@@ -1,4 +1,4 @@
-"""t2t_ext-prepare: text as a model's graph takes it, and back; what a SavedModel cannot do for itself."""
+"""t2t_ext-prepare: converts text for a model's graph, and back, as a SavedModel cannot do for itself."""
 
 import argparse
 import itertools

@@ -1,4 +1,4 @@
-"""``t2t_ext-pseudo-references``: makes the problem ``NAME_synchronous`` with what two trained runs translate."""
+"""``t2t_ext-pseudo-references``: makes ``NAME_synchronous`` from translations by two trained runs."""
 
 import argparse
 import re
@@ -52,7 +52,7 @@ def main(flags: argparse.Namespace) -> int:
 
     shard = _shard(flags)
     decode_hparams = _training_text.decode_hparams(flags)
-    # All mistakes of the user are found before TensorFlow starts.
+    # Finds all user errors before TensorFlow starts.
     teachers = checks.Teachers.choose(
         flags.l2r,
         flags.r2l,
@@ -79,7 +79,7 @@ def main(flags: argparse.Namespace) -> int:
 
 
 def _shard(flags: argparse.Namespace) -> tuple[int, int]:
-    """Returns which part of the work is meant, from 0, and of how many."""
+    """Returns the part of the work to do, counted from 0, and the number of parts."""
     if not flags.shard:
         return 0, 1
     match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", flags.shard.strip())

@@ -1,4 +1,4 @@
-"""t2t_ext-query-server: translates through a model that TensorFlow Serving serves."""
+"""t2t_ext-query-server: translates with a model served by TensorFlow Serving."""
 
 import argparse
 import itertools
@@ -49,7 +49,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
-    """Translates what the flags say."""
+    """Translates the input that the flags name."""
     if flags.features and (flags.inputs_once or flags.align):
         wrong = "--inputs_once" if flags.inputs_once else "--align"
         raise UserError(f"{wrong} is for text; with --features there is none. Leave one of them out.")
@@ -66,13 +66,13 @@ def main(flags: argparse.Namespace) -> None:
         version=flags.servable_version,
     )
     with client:
-        if "inputs_once" in flags.given:  # an empty line, too: standard input is for others
+        if "inputs_once" in flags.given:  # even if it is empty: standard input is then not read
             _answer(client, [flags.inputs_once], flags.nbest, flags.align)
         elif sources is None and sys.stdin.isatty():
             for line in text_lines.typed_lines():
                 try:
                     _answer(client, [line], flags.nbest, flags.align)
-                except UserError as error:  # the next line may do better
+                except UserError as error:  # the next line may succeed
                     log.error(str(error))
         else:
             sources = sources or text_lines.stream(STANDARD)

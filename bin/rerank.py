@@ -1,4 +1,4 @@
-"""t2t_ext-rerank: a left-to-right and a right-to-left run choose together among the translations of both."""
+"""t2t_ext-rerank: chooses among the translations of a left-to-right and a right-to-left run by both."""
 
 import argparse
 import itertools
@@ -97,7 +97,7 @@ def build_parser() -> FlagParser:
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
     """Reranks as the flags say."""
-    # Everything that the user can have got wrong is found before TensorFlow starts and models are loaded.
+    # Finds all user errors before TensorFlow starts and models are loaded.
     config, decode_hparams = _settings(flags)
     output = _checked_output(flags)
     from t2t_ext.runs.chosen_runs import choose_runs
@@ -113,7 +113,7 @@ def main(flags: argparse.Namespace) -> None:
     keep_runs([each.run for runs in chosen.values() for each in runs], (output, flags.nbest_file, flags.report_file))
     text = run_texts(chosen["l2r"][0].run, flags)
     _, sources, references = chosen_text(flags, text)
-    text.tagged([])  # an unknown tag
+    text.tagged([])  # raises an error if the tag is unknown
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.translation.rerank import Reranker
     from t2t_ext.translation.translator import Translator
@@ -174,7 +174,7 @@ def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def _checked_output(flags: argparse.Namespace) -> str:
-    """Checks inputs and outputs that the flags name; returns where translations go, empty for nowhere."""
+    """Checks the inputs and outputs that the flags name; returns the path for translations, "" for none."""
     if bool(flags.decode_from_file) == bool(flags.split):
         problem = "exclude each other" if flags.split else "are both missing: there is nothing to do"
         raise UserError(f"--decode_from_file and --split {problem}; give one of them.")
@@ -199,14 +199,14 @@ def _default_output(source: str) -> str:
 
 
 class _Found:
-    """What is reported of the translations of all windows of lines, which are not kept themselves.
+    """Collects what is reported about the translations of all windows; the translations themselves are not kept.
 
     Attributes:
-      lines: How many there were.
-      seconds: How long they took.
-      truncated: Those that were truncated.
-      untranslated: Those with text for which neither model has a translation.
-      empty: Those with text whose translation is empty.
+      lines: Number of lines.
+      seconds: Time that they took.
+      truncated: Lines that were truncated.
+      untranslated: Lines with text for which neither model has a translation.
+      empty: Lines with text whose translation is empty.
     """
 
     def __init__(self, text: "RunTexts", reranker: "Reranker", references: Sequence[Collection[str]]) -> None:
@@ -219,14 +219,14 @@ class _Found:
         self._scorers = {name: text.scorer(reranker.l2r.target_encoder) for name in _SYSTEMS if references}
 
     def add(self, lines: list[str], write: text_lines.Add | None, write_nbest: text_lines.Add | None) -> None:
-        """Reranks a window, writes what is to be written, and counts."""
+        """Reranks a window of lines, writes the results, and updates the counts."""
         from t2t_ext.translation import rerank
         from t2t_ext.translation.hypothesis import nbest_lines
 
         started = time.monotonic()
         results = self._reranker.rerank(lines, passes=running_total)
         self.seconds += time.monotonic() - started
-        both = self._reranker.l2r, self._reranker.r2l  # their sources may have other subwords
+        both = self._reranker.l2r, self._reranker.r2l  # the subwords of their sources may differ
         truncated = {number for each in both for number in each.truncated_line_numbers}
         self.truncated.add(self.lines + number for number in sorted(truncated))
         self.empty.add(self.lines + i for i, candidates in enumerate(results, 1) if len(candidates[0].ids) == 1)
@@ -245,9 +245,9 @@ class _Found:
             scorer.add([each[0] if wins else rerank.best_of(each, system) for each in results], references)
 
     def told(self, stream: Any) -> dict[str, Any]:
-        """Prints where the winners come from and the scores of all three; returns both for the report."""
+        """Prints where the winners come from and the scores of all three systems; returns both for the report."""
         for each in self._references:
-            next(each, None)  # what is wrong with a file is said at its end
+            next(each, None)  # a file reports its problems at its end
         found, shares = self._winners, self._winners.shares()
         print(
             f"winners: {found.l2r:,} from the L2R list only ({100 * shares['l2r']:.1f}%), {found.r2l:,} from the R2L "

@@ -22,7 +22,7 @@ _EXAMPLES = """\
       --train_steps=2000 --local_eval_frequency=500 --generate_data
   t2t_ext-trainer --output_dir=RUN --train_steps=4000     # resumes with what is stored"""
 
-_EXIT_INTERRUPTED = 130  # after SIGINT, as shells have it
+_EXIT_INTERRUPTED = 130  # after SIGINT, as in shells
 
 
 def build_parser() -> FlagParser:
@@ -60,14 +60,14 @@ def main(args: argparse.Namespace) -> int:
             f"effect without it."
         )
     config = train_config(args)
-    # Everything that the user can have got wrong is found before TensorFlow starts.
+    # Finds all user errors before TensorFlow starts.
     resolved = setup_run.resolve(config)
     with interruption.exiting_at_sigterm(resolved.settings.preempted_exit_code):
         return _run(args, resolved)
 
 
 def _run(args: argparse.Namespace, resolved: setup_run.ResolvedRun) -> int:
-    """Generates the data if that is asked for, and trains; returns the exit status."""
+    """Generates the data if requested, and trains; returns the exit status."""
     setup_run.check_first_weights(resolved)
     if args.generate_data:
         from t2t_ext.bin._generation import generate_from_flags
@@ -89,7 +89,7 @@ def _run(args: argparse.Namespace, resolved: setup_run.ResolvedRun) -> int:
 
 
 def train_config(args: argparse.Namespace) -> TrainConfig:
-    """Returns what the flags ask for."""
+    """Returns the settings of the training run that the flags ask for."""
     given = {name: getattr(args, name) for name in TrainConfig.names() if name in args.given}
     given |= {"problem_options": _flag_groups.problem_options(args), "train_command": args.command_line}
     return TrainConfig(**given)
@@ -101,7 +101,7 @@ def _start_tensorflow(args: argparse.Namespace, hparams: HParams) -> None:
         hparams.parallel_slices > 1
         and not {"inter_op_parallelism_threads", "intra_op_parallelism_threads"} & args.given
     ):
-        # Slices side by side on one thread each use a CPU better than one slice on several.
+        # Parallel slices with one thread each use a CPU better than one slice with several threads.
         inter_op, intra_op = max(hparams.parallel_slices, usable_cores()), 1
     start_tensorflow(inter_op, intra_op)
 
@@ -112,7 +112,7 @@ def _hparams(args: argparse.Namespace) -> tuple[HParams, Mapping[str, str]]:
         resolved = setup_run.resolve(train_config(args))
         return resolved.hparams, resolved.config.origins
     if args.output_dir and (args.describe or args.describe_svg) and not (args.model and args.hparams_set):
-        RunDirectory.open(args.output_dir)  # says what it is instead of a run
+        RunDirectory.open(args.output_dir)  # raises an error that says what it is instead of a run
     if not args.hparams_set:
         raise UserError("Say which hparams: --hparams_set=NAME (--registry_help lists all), or --output_dir=RUN.")
     hparams = registry.resolve_hparams(args.hparams_set, args.hparams)

@@ -93,7 +93,7 @@ def main(flags: argparse.Namespace) -> None:
 
 
 def _config(flags: argparse.Namespace, directory: Any) -> Any:
-    """Returns the SweepConfig of the flags; finds everything that the user can have got wrong."""
+    """Returns the SweepConfig of the flags; finds all user errors."""
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
     from t2t_ext.evaluation.scorer import Scorer
@@ -113,7 +113,7 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
         raise UserError(f"--every_steps={flags.every_steps} has no effect beside --last_only; leave one of them out.")
     names = protocols.names_in(flags.scoring) or protocols.names_in(problem.scoring)
     for name in names:
-        protocols.protocol(name)  # before texts are read
+        protocols.protocol(name)  # checked before texts are read
     name, sources, references = _texts(flags, texts)
     scorer = Scorer(
         names,

@@ -319,7 +319,7 @@ class StrictParams:
             raise UserError(f"{flag}: {_together(problems)}")
 
     def attributed_to(self, set_name: str) -> Self:
-        """Returns a copy in which all changed values that are not attributed to a set yet are attributed to this one."""
+        """Returns a copy in which changed values that are not attributed to a set yet are attributed to this set."""
         attributed = copy.copy(self)  # its values are checked already
         origins = dict(self._origins)
         for field in dataclasses.fields(self):
