@@ -1,4 +1,4 @@
-"""t2t_ext-prepare: converts text for a model's graph, and back, as a SavedModel cannot do for itself."""
+"""t2t_ext-prepare: prepares text for a model's graph and restores its output, which a SavedModel cannot do itself."""
 
 import argparse
 import itertools
