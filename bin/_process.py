@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from t2t_ext.errors import first_line
 
 INTERRUPTED = 130
-# A disk, a pipe or a terminal accepts no more data, or is missing.
+# Errors of a disk, a pipe or a terminal that accepts no more data, or is missing.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _is_own = False
 

@@ -108,7 +108,7 @@ def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Seque
 
 
 def check_names_output(source: str) -> None:
-    """Raises a UserError if the output cannot be named after the source, being a pipe, not a file or folder."""
+    """Raises a UserError if no output can be named after the source, because it is a pipe, not a file or folder."""
     if os.path.exists(source) and not (os.path.isfile(source) or os.path.isdir(source)):
         raise UserError(f"{source} is no file that the output could be named after: give --decode_to_file=FILE.")
 
