@@ -1,8 +1,8 @@
-"""Where the packages of t2t_ext lie: the engine (t2t_ext/) and the garden (problems/, hparams/, recipes/, bin/).
+"""Lists the packages of t2t_ext: the engine (t2t_ext/) and the garden (problems/, hparams/, recipes/, bin/).
 
-The garden's folders stand at the top of the repository, where a user looks for
-them, and install as ``t2t_ext.problems``, ``t2t_ext.hparams``, ``t2t_ext.recipes``
-and ``t2t_ext.bin``, so that nothing called ``problems`` or ``bin`` lands in
+The garden's folders are at the top of the repository, where users look for them. They
+install as ``t2t_ext.problems``, ``t2t_ext.hparams``, ``t2t_ext.recipes`` and
+``t2t_ext.bin``, so that nothing called ``problems`` or ``bin`` ends up in
 site-packages. Everything else about the package is in pyproject.toml.
 """
 
@@ -10,7 +10,7 @@ import setuptools
 
 GARDEN = ("problems", "hparams", "recipes", "bin")
 
-# Links in t2t_ext/ lead editors and type checkers to the garden; packages are taken from where they are.
+# Symbolic links in t2t_ext/ lead editors and type checkers to the garden; setuptools takes the real folders.
 engine = setuptools.find_packages(include=["t2t_ext", "t2t_ext.*"])
 
 setuptools.setup(

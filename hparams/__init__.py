@@ -1,1 +1,1 @@
-"""The garden's hparams sets: every published setting under a name, one file a model family."""
+"""The garden's hparams sets: every published setting has a name, and each model family has a file."""

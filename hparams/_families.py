@@ -1,4 +1,4 @@
-"""Settings of one family of hparams as those of another."""
+"""Converts the hparams of one model family to those of another."""
 
 from typing import Any, TypeVar
 
@@ -8,9 +8,10 @@ F = TypeVar("F", bound=TransformerHParams)
 
 
 def as_family(hparams: TransformerHParams, family: type[F], **changes: Any) -> F:
-    """Returns a family's defaults with what hparams of another one have set, and further changes.
+    """Returns hparams of a family with the values that another family's hparams set, and with further changes.
 
-    In how many directions targets are generated, and what they are made of, the family or the changes say.
+    ``pseudo`` and ``synchronous`` (what targets are made of, and in how many directions they are generated) are not
+    taken over: they come from the family or from the changes.
     """
     names = set(family.names()) & set(hparams.names()) - {"pseudo", "synchronous"}
     values = {name: getattr(hparams, name) for name in names}

@@ -1,6 +1,6 @@
-"""Settings of the Transformer in which all three go together.
+"""Settings of a Transformer that combines the ideas of three papers.
 
-Each set is a Transformer's with dual contextual modules in all encoder layers (Ampomah et al. 2021, Enc-DC),
+Each set is a Transformer with dual contextual modules in all encoder layers (Ampomah et al. 2021, Enc-DC),
 granularity consistent views of the source with soft integration (Liu et al. 2020), and decoding in both directions
 (Zhou et al. 2019).
 """
@@ -19,7 +19,7 @@ from t2t_ext.registry import register_hparams
 
 
 def _with_all_three(hparams: TransformerHParams) -> TransformerHParams:
-    """Returns a Transformer's settings with all three on."""
+    """Returns a Transformer's settings with all three ideas switched on."""
     return as_family(
         hparams, TransformerHParams, dc_encoder_layers="all", source_view="gca", integration="soft", synchronous=True
     )
@@ -27,35 +27,35 @@ def _with_all_three(hparams: TransformerHParams) -> TransformerHParams:
 
 @register_hparams
 def composed_transformer_base() -> TransformerHParams:
-    """6+6 layers of 512/2048, 8 heads, trained as synchronous_transformer_base."""
+    """6+6 layers of 512/2048, 8 heads, trained like synchronous_transformer_base."""
     return _with_all_three(synchronous_transformer_base())
 
 
 @register_hparams
 def composed_transformer_big() -> TransformerHParams:
-    """6+6 layers of 1024/4096, 16 heads, trained as synchronous_transformer_big."""
+    """6+6 layers of 1024/4096, 16 heads, trained like synchronous_transformer_big."""
     return _with_all_three(synchronous_transformer_big())
 
 
 @register_hparams
 def composed_transformer_small() -> TransformerHParams:
-    """6+6 layers of 256/1024, 4 heads, trained as synchronous_transformer_small."""
+    """6+6 layers of 256/1024, 4 heads, trained like synchronous_transformer_small."""
     return _with_all_three(synchronous_transformer_small())
 
 
 @register_hparams
 def composed_transformer_tiny() -> TransformerHParams:
-    """2+2 layers of width 128, as synchronous_transformer_tiny."""
+    """2+2 layers of width 128, like synchronous_transformer_tiny."""
     return _with_all_three(synchronous_transformer_tiny())
 
 
 @register_hparams
 def composed_transformer_iwslt_4layer() -> TransformerHParams:
-    """4+4 layers of 256/1024, 4 heads, trained as transformer_iwslt_4layer, for corpora of the size of IWSLT."""
+    """4+4 layers of 256/1024, 4 heads, trained like transformer_iwslt_4layer, for corpora of the size of IWSLT."""
     return _with_all_three(transformer_iwslt_4layer())
 
 
 @register_hparams
 def composed_transformer_test() -> TransformerHParams:
-    """2+2 layers of width 16, as synchronous_transformer_test, for tests."""
+    """2+2 layers of width 16, like synchronous_transformer_test, for tests."""
     return _with_all_three(synchronous_transformer_test())

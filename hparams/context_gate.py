@@ -14,5 +14,5 @@ def context_gate_transformer_small() -> ContextGateHParams:
 
 @register_hparams
 def context_gate_transformer_test() -> ContextGateHParams:
-    """2+2 layers of width 16, as transformer_test, for tests."""
+    """2+2 layers of width 16, like transformer_test, for tests."""
     return as_family(transformer_test(), ContextGateHParams)

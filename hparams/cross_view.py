@@ -1,9 +1,9 @@
 """Settings of layer-wise cross-view decoding: Liu et al. (2020).
 
-Each set is the paper's baseline of the same size with granularity consistent attention (gca) and soft integration; a
-run of that baseline is what it continues from (``--warm_start_from``). Post-norm, as fairseq, in which the paper
-trained. The paper's DynamicConv has six blocks in both stacks, one less in the encoder than its authors': so has the
-baseline to continue from (``num_encoder_layers=6``).
+Each set is the paper's baseline of the same size with granularity consistent attention (gca) and soft integration. It
+continues from a run of that baseline (``--warm_start_from``). The models are post-norm, like those of fairseq, with
+which the paper trained. The paper's DynamicConv has six blocks in both stacks, one fewer in the encoder than the model
+of DynamicConv's authors; the baseline to continue from must have six as well (``num_encoder_layers=6``).
 """
 
 from t2t_ext.config.dynamic_conv import DynamicConvHParams
@@ -32,30 +32,30 @@ def cross_view_transformer_big() -> TransformerHParams:
 def cross_view_transformer_small() -> TransformerHParams:
     """6+6 layers of 256/1024, 4 heads, for corpora of 30,000 to 250,000 pairs.
 
-    As cross_view_transformer_base otherwise. Its baseline is the same set with source_view=last,integration=hard.
+    Otherwise like cross_view_transformer_base. Its baseline is the same set with source_view=last,integration=hard.
     """
     return cross_view_transformer_base().replace(hidden_size=256, filter_size=1024, num_heads=4)
 
 
 @register_hparams
 def cross_view_transformer_test() -> TransformerHParams:
-    """2+2 layers of width 16, as transformer_test but post-norm, for tests."""
+    """2+2 layers of width 16, like transformer_test but post-norm; for tests."""
     return transformer_test().replace(**_VIEWS, layer_preprocess_sequence="none", layer_postprocess_sequence="dan")
 
 
 @register_hparams
 def cross_view_dynamic_conv_iwslt() -> DynamicConvHParams:
-    """IWSLT14 De-En: dynamic_conv_iwslt of 6+6 layers with gca and soft integration."""
+    """IWSLT14 De-En: dynamic_conv_iwslt with 6+6 layers, gca and soft integration."""
     return dynamic_conv_iwslt().replace(**_VIEWS, num_encoder_layers=6)
 
 
 @register_hparams
 def cross_view_dynamic_conv_big() -> DynamicConvHParams:
-    """WMT14: dynamic_conv_big of 6+6 layers with gca and soft integration."""
+    """WMT14: dynamic_conv_big with 6+6 layers, gca and soft integration."""
     return dynamic_conv_big().replace(**_VIEWS, num_encoder_layers=6)
 
 
 @register_hparams
 def cross_view_dynamic_conv_test() -> DynamicConvHParams:
-    """2+2 layers of width 16, as dynamic_conv_test, for tests."""
+    """2+2 layers of width 16, like dynamic_conv_test, for tests."""
     return dynamic_conv_test().replace(**_VIEWS)

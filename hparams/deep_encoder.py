@@ -1,8 +1,8 @@
-"""Deep encoders with shallow decoders, beside the sets that they are derived from.
+"""Settings with deep encoders and shallow decoders, each derived from a balanced set.
 
-Kasai et al., "Deep Encoder, Shallow Decoder" (2021, arXiv 2006.10369): the encoder reads a sentence once, the decoder
-runs once a token, so layers are cheaper in the encoder. A decoder layer holds 4/3 of an encoder layer's weights (with a
-filter of four times the width): the numbers of layers keep the parameters within some percent.
+Kasai et al., "Deep Encoder, Shallow Decoder" (2021, arXiv 2006.10369): the encoder reads a sentence once, but the
+decoder runs once per token, so layers are cheaper in the encoder. A decoder layer has 4/3 of an encoder layer's weights
+(if the filter is four times as wide as the model). The numbers of layers keep the parameters equal within some percent.
 """
 
 from t2t_ext.config.hyperparameters import TransformerHParams
@@ -35,23 +35,23 @@ def transformer_iwslt_6_2() -> TransformerHParams:
 
 @register_hparams
 def transformer_iwslt_8_1() -> TransformerHParams:
-    """transformer_iwslt_4layer with 8+1 layers in place of 4+4, which have as many weights."""
+    """transformer_iwslt_4layer with 8+1 layers in place of 4+4; both have equally many weights."""
     return transformer_iwslt_4layer().replace(num_encoder_layers=8, num_decoder_layers=1)
 
 
 @register_hparams
 def transformer_iwslt_10_3() -> TransformerHParams:
-    """transformer_iwslt_small with 10+3 layers in place of 6+6, which have as many weights."""
+    """transformer_iwslt_small with 10+3 layers in place of 6+6; both have equally many weights."""
     return transformer_iwslt_small().replace(num_encoder_layers=10, num_decoder_layers=3)
 
 
 @register_hparams
 def transformer_iwslt_12_1() -> TransformerHParams:
-    """transformer_iwslt_small with 12+1 layers in place of 6+6, as the paper's models."""
+    """transformer_iwslt_small with 12+1 layers in place of 6+6, like the paper's models."""
     return transformer_iwslt_small().replace(num_encoder_layers=12, num_decoder_layers=1)
 
 
 @register_hparams
 def transformer_base_12_1() -> TransformerHParams:
-    """transformer_base with 12+1 layers in place of 6+6, as the paper's models."""
+    """transformer_base with 12+1 layers in place of 6+6, like the paper's models."""
     return transformer_base().replace(num_encoder_layers=12, num_decoder_layers=1)

@@ -1,7 +1,7 @@
 """Settings of the dual contextual module: Ampomah et al. (2021).
 
 Each set is the paper's baseline of the same size with modules in all encoder layers (Enc-DC, the paper's best), in all
-decoder layers (``_dec``) or in both (``_full``), f = 2.
+decoder layers (``_dec``) or in both (``_full``). The modules have f = 2.
 """
 
 from t2t_ext.config.hyperparameters import TransformerHParams
@@ -51,7 +51,7 @@ def dual_context_iwslt_full() -> TransformerHParams:
 
 @register_hparams
 def dual_context_test() -> TransformerHParams:
-    """2+2 layers of width 16 with modules in both stacks, as transformer_test but post-norm, for tests."""
+    """2+2 layers of width 16 with modules in both stacks, like transformer_test but post-norm, for tests."""
     return transformer_test().replace(
         **_ENCODER, **_DECODER, layer_preprocess_sequence="none", layer_postprocess_sequence="dan"
     )

@@ -1,16 +1,16 @@
 """Settings of lightweight and dynamic convolutions: Wu, Fan, Baevski, Dauphin & Auli (ICLR 2019).
 
 Sizes and training are those of the authors' program, fairseq (its architectures ``lightconv_*`` and the commands on its
-page about the paper): post-norm, biases in all projections but the kernels', 7 encoder and 6 decoder layers, kernels of
-3, 7, 15 and from the fourth layer on 31 taps. Liu et al. (2020) took 6 encoder layers: ``num_encoder_layers=6``.
-Embeddings and softmax are one matrix where the vocabulary is joint.
+page about the paper): post-norm, biases in all projections except the kernels', 7 encoder and 6 decoder layers, kernels
+of 3, 7 and 15 taps in the first three layers and 31 taps from the fourth layer on. Liu et al. (2020) used 6 encoder
+layers: ``num_encoder_layers=6``. If the vocabulary is joint, embeddings and softmax share one matrix.
 """
 
 from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.hparams.transformer import SMALL_DATA
 from t2t_ext.registry import register_hparams
 
-# What all of the authors' models have.
+# Common to all of the authors' models.
 PUBLISHED = {
     "max_length": 256,
     "num_encoder_layers": 7,
@@ -39,7 +39,7 @@ _COSINE = "constant*linear_warmup*single_cycle_cos_decay"
 def dynamic_conv_base() -> DynamicConvHParams:
     """7+6 layers of 512/2048, 8 heads, dropout 0.1: fairseq's ``lightconv_wmt_en_de``.
 
-    There is no published command for this size: batches, Adam .9/.98 and the peak of 512^-0.5 * 4000^-0.5 = 7.0e-4
+    There is no published command for this size. Batches, Adam .9/.98 and the peak of 512^-0.5 * 4000^-0.5 = 7.0e-4
     after 4,000 steps are those of transformer_base_liu2020.
     """
     return DynamicConvHParams().replace(
@@ -62,8 +62,8 @@ def dynamic_conv_base() -> DynamicConvHParams:
 def dynamic_conv_iwslt() -> DynamicConvHParams:
     """IWSLT14 De-En: 512/1024, 4 heads, dropout 0.3, without GLU: fairseq's ``lightconv_iwslt_de_en``.
 
-    Batches of 4,000 tokens on one GPU, a peak of 5e-4 after 4,000 steps, then its inverse square root, decoupled weight
-    decay of 1e-4, 50,000 steps. Decoded with a beam of 4 and an average of 10 checkpoints.
+    Batches of 4,000 tokens on one GPU; a peak learning rate of 5e-4 after 4,000 steps, then inverse square root decay;
+    decoupled weight decay of 1e-4; 50,000 steps. Decoded with a beam of 4 and an average of 10 checkpoints.
     """
     return dynamic_conv_base().replace(
         batch_size=4000,
@@ -84,9 +84,9 @@ def dynamic_conv_iwslt() -> DynamicConvHParams:
 def dynamic_conv_big() -> DynamicConvHParams:
     """WMT16 En-De: 1024/4096, 16 heads, dropout 0.3, with GLU: fairseq's ``lightconv_wmt_en_de_big``.
 
-    16 batches of 3,584 tokens accumulated on each of 8 GPUs, here one after the other; one cycle of a cosine from a
-    peak of 1e-3 after 10,000 steps down to 0 at the last step of ``--train_steps`` (30,000). For En-Fr: dropout 0.1
-    (``layer_prepostprocess_dropout=0.1``), 80,000 steps.
+    The authors accumulated 16 batches of 3,584 tokens on each of 8 GPUs; here one device accumulates all of them. The
+    learning rate follows one cycle of a cosine from a peak of 1e-3 after 10,000 steps down to 0 at the last step of
+    ``--train_steps`` (30,000). For En-Fr: dropout 0.1 (``layer_prepostprocess_dropout=0.1``), 80,000 steps.
     """
     return dynamic_conv_base().replace(
         batch_size=3584,
@@ -105,7 +105,7 @@ def dynamic_conv_big() -> DynamicConvHParams:
 
 @register_hparams
 def dynamic_conv_small() -> DynamicConvHParams:
-    """6+6 layers of 256/1024, 4 heads, as transformer_iwslt_small but for the convolutions, which have a GLU.
+    """6+6 layers of 256/1024, 4 heads: transformer_iwslt_small with convolutions, which have a GLU.
 
     Pre-norm, no biases in projections, dropout 0.1, a peak of 256^-0.5 * 4000^-0.5 = 9.9e-4.
     """
@@ -125,7 +125,7 @@ def dynamic_conv_small() -> DynamicConvHParams:
 
 @register_hparams
 def dynamic_conv_small_data() -> DynamicConvHParams:
-    """3+3 layers for 10,000 to 50,000 pairs: transformer_small_data with convolutions, and dropout 0.2 of sublayers."""
+    """3+3 layers for 10,000 to 50,000 pairs: transformer_small_data with convolutions and sublayer dropout 0.2."""
     return dynamic_conv_small().replace(**SMALL_DATA, layer_prepostprocess_dropout=0.2)
 
 
@@ -141,7 +141,7 @@ def dynamic_conv_middle_data() -> DynamicConvHParams:
 
 @register_hparams
 def dynamic_conv_test() -> DynamicConvHParams:
-    """2+2 layers of width 16, as transformer_test, for tests."""
+    """2+2 layers of width 16, like transformer_test, for tests."""
     return dynamic_conv_small().replace(num_hidden_layers=2, hidden_size=16, filter_size=8, num_heads=2)
 
 

@@ -1,10 +1,10 @@
 """Settings of layer-wise coordination: He et al. (NeurIPS 2018), sections 4.2, 4.3 and 5.2.
 
-Stated: 256/1024 with 4 heads (small), 512/2048 with 8 (base), 1024 with 16 (big), 14 layers for small and big, Adam
-.9/.98, the schedule of Vaswani et al. (2017), batches of about 4,096 tokens of both sides together, a start-of-sentence
-symbol before the target. What the paper does not state is that of the baseline, tensor2tensor's Transformer: pre-norm,
-dropout and label smoothing 0.1; the warm-up of 4,000 steps is that of Vaswani et al. Where the paper trained on 8 GPUs,
-gradient_accumulation_steps makes one device's update as large.
+The paper states: 256/1024 with 4 heads (small), 512/2048 with 8 (base), 1024 with 16 (big), 14 layers for small and
+big, Adam .9/.98, the schedule of Vaswani et al. (2017), batches of about 4,096 tokens counting both sides, and a
+start-of-sentence symbol before the target. Everything else follows its baseline, tensor2tensor's Transformer: pre-norm,
+dropout and label smoothing 0.1; the warm-up of 4,000 steps is that of Vaswani et al. For models that the paper trained
+on 8 GPUs, gradient_accumulation_steps makes one device's update equally large.
 """
 
 from t2t_ext.config.layer_coordination import LayerCoordinationHParams, SynchronousLayerCoordinationHParams
@@ -40,7 +40,7 @@ def layer_coordination_small() -> LayerCoordinationHParams:
 
 @register_hparams
 def layer_coordination_base() -> LayerCoordinationHParams:
-    """14 layers of 512/2048, 8 heads; the paper does not state their number: it is that of small and big."""
+    """14 layers of 512/2048, 8 heads; the paper does not state the number of layers, so it is that of small and big."""
     return layer_coordination_small().replace(
         hidden_size=512, filter_size=2048, num_heads=8, gradient_accumulation_steps=8
     )
@@ -48,10 +48,10 @@ def layer_coordination_base() -> LayerCoordinationHParams:
 
 @register_hparams
 def layer_coordination_big() -> LayerCoordinationHParams:
-    """14 layers of 1024/4096, 16 heads, dropout 0.3 as transformer_big; as large as 6+6 layers of transformer_big.
+    """14 layers of 1024/4096, 16 heads, dropout 0.3 like transformer_big; as large as 6+6 layers of transformer_big.
 
-    The paper prints a feed-forward width of 2,048, with which it would be a third smaller than the baseline that it
-    says it equals: layer_coordination_big_ff2048.
+    The paper prints a feed-forward width of 2,048. With that width the model would be a third smaller than the
+    baseline, although the paper says that both are equally large: layer_coordination_big_ff2048.
     """
     return layer_coordination_base().replace(
         hidden_size=1024, filter_size=4096, num_heads=16, layer_prepostprocess_dropout=0.3
@@ -66,13 +66,13 @@ def layer_coordination_big_ff2048() -> LayerCoordinationHParams:
 
 @register_hparams
 def layer_coordination_tiny() -> LayerCoordinationHParams:
-    """4 layers of width 128, as large as transformer_tiny's 2+2 but for a seventh."""
+    """4 layers of width 128, a seventh smaller than transformer_tiny's 2+2 layers."""
     return layer_coordination_small().replace(num_hidden_layers=4, hidden_size=128, filter_size=512)
 
 
 @register_hparams
 def layer_coordination_test() -> LayerCoordinationHParams:
-    """2 layers of width 16, as transformer_test, for tests."""
+    """2 layers of width 16, like transformer_test, for tests."""
     return layer_coordination_tiny().replace(num_hidden_layers=2, hidden_size=16, filter_size=8, num_heads=2)
 
 
@@ -81,18 +81,18 @@ def layer_coordination_test() -> LayerCoordinationHParams:
 
 @register_hparams
 def layer_coordination_small_no_sharing() -> LayerCoordinationHParams:
-    """Table 3, without weight sharing: 7 layers for the source and 7 for the target, as many parameters.
+    """Table 3, without weight sharing: 7 layers for the source and 7 for the target, equally many parameters.
 
-    Target layer i reads what source layer i writes (section 3), so that every weight counted is used.
+    Target layer i reads the output of source layer i (section 3), so that every counted weight is used.
     """
     return layer_coordination_small().replace(lwc_share_weights=False, num_hidden_layers=7)
 
 
 @register_hparams
 def layer_coordination_small_no_sharing_input() -> LayerCoordinationHParams:
-    """Without weight sharing and nothing else: a target layer reads what the source's reads, as shared ones do.
+    """Only without weight sharing: a target layer reads the input of its source layer, as shared layers do.
 
-    Nothing would read the seventh layer of the source, which is left out: 18.28M parameters.
+    The seventh source layer is left out because nothing would read its output: 18.28M parameters.
     """
     return layer_coordination_small_no_sharing().replace(lwc_source="input")
 
@@ -136,17 +136,17 @@ def layer_coordination_small_22_layers() -> LayerCoordinationHParams:
     return layer_coordination_small().replace(num_hidden_layers=22)
 
 
-# === Both directions, with what Zhou et al. (2019) take: tanh, lambda 0.1, two triples ===
+# === Both directions, with the choices of Zhou et al. (2019): tanh, lambda 0.1, two triples ===
 
 
 def _both_directions(hparams: LayerCoordinationHParams) -> SynchronousLayerCoordinationHParams:
-    """A direction's first input is its tag, in place of the start-of-sentence symbol."""
+    """Returns hparams for both directions: the first input is a direction's tag instead of the start symbol."""
     return as_family(hparams.replace(use_sos=False), SynchronousLayerCoordinationHParams)
 
 
 @register_hparams
 def synchronous_layer_coordination_small() -> SynchronousLayerCoordinationHParams:
-    """layer_coordination_small in both directions: targets of two directions, whose tags are the first inputs."""
+    """layer_coordination_small for targets in two directions; the first input of each is its direction's tag."""
     return _both_directions(layer_coordination_small())
 
 

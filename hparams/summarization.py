@@ -1,4 +1,4 @@
-"""Settings for summaries of articles, whose sources are longer than sentences."""
+"""Settings for summarizing articles, whose sources are longer than sentences."""
 
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.hparams.transformer import transformer_base
@@ -7,11 +7,11 @@ from t2t_ext.registry import register_hparams
 
 @register_hparams
 def transformer_base_summarization() -> TransformerHParams:
-    """The base model with OpenNMT-py's training of a Transformer on CNN/Daily Mail, but for its copy attention.
+    """The base model, trained as OpenNMT-py trains a Transformer on CNN/Daily Mail, without copy attention.
 
-    Liu et al. 2020, appendix A.2: "Transformer-Base" with "the default setting provided by OpenNMT". That is dropout
-    0.2, Adam's beta2 = 0.998, 2 d^-0.5 with 8,000 steps of warm-up, label smoothing 0.1, 4 batches of 4,096 tokens
-    accumulated. 400 words of an article are fewer than 1,024 subwords.
+    Liu et al. 2020, appendix A.2: "Transformer-Base" with "the default setting provided by OpenNMT". That means dropout
+    0.2, Adam's beta2 = 0.998, 2 d^-0.5 with 8,000 steps of warm-up, label smoothing 0.1, and 4 accumulated batches of
+    4,096 tokens. 400 words of an article are fewer than 1,024 subwords.
     """
     return transformer_base().replace(
         max_length=1024,

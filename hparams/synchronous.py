@@ -1,17 +1,18 @@
 """Settings of the synchronous Transformer: Zhou, Zhang & Zong (TACL 2019).
 
 Section 4.2 states 6+6 layers of 1024/4096 with 16 heads, dropout 0.1, label smoothing 0.1, Adam .9/.998 and the
-schedule of Vaswani et al. (2017) with 16,000 steps of warm-up. Section 4.3 takes tanh with lambda = 0.1. The sets
-without a suffix have these in a Transformer as tensor2tensor builds it today (pre-norm, no biases in the projections);
-those with ``_printed`` are the paper as printed: post-norm (equations 11 and 12), biases in the projections, with which
-one matrix of 30,720 rows makes table 6's 207.8M parameters, and no weight that the Transformer has not (section 4.7).
-Those with ``_original`` also have what the authors' program has and the paper does not say.
+schedule of Vaswani et al. (2017) with 16,000 steps of warm-up. Section 4.3 chooses tanh with lambda = 0.1.
+
+* Sets without a suffix apply this to a Transformer as tensor2tensor builds it today (pre-norm, no projection biases).
+* ``_printed`` sets follow the paper as printed: post-norm (equations 11 and 12), no weights beyond the Transformer's
+  (section 4.7), and projection biases; with these and one matrix of 30,720 rows, the model has table 6's 207.8M.
+* ``_original`` sets add what the authors' program does but the paper does not mention.
 """
 
 from t2t_ext.config.synchronous import SynchronousHParams
 from t2t_ext.registry import register_hparams
 
-# What the paper states, and its base sizes; every set of the paper's models begins with it.
+# The paper's training settings with base sizes; every set of the paper's models begins with these.
 PUBLISHED = {
     "batch_size": 4096,
     "max_length": 256,
@@ -42,7 +43,7 @@ def synchronous_transformer_base() -> SynchronousHParams:
 
 @register_hparams
 def synchronous_transformer_big() -> SynchronousHParams:
-    """The paper's model, 1024/4096, 16 heads, in the batches of 2,048 tokens of the authors' script."""
+    """The paper's model, 1024/4096, 16 heads, with batches of 2,048 tokens as in the authors' script."""
     return synchronous_transformer_base().replace(batch_size=2048, hidden_size=1024, filter_size=4096, num_heads=16)
 
 
@@ -54,20 +55,20 @@ def synchronous_transformer_small() -> SynchronousHParams:
 
 @register_hparams
 def synchronous_transformer_tiny() -> SynchronousHParams:
-    """2+2 layers of width 128, as transformer_tiny."""
+    """2+2 layers of width 128, like transformer_tiny."""
     return synchronous_transformer_small().replace(num_hidden_layers=2, hidden_size=128, filter_size=512)
 
 
 @register_hparams
 def synchronous_transformer_test() -> SynchronousHParams:
-    """2+2 layers of width 16, as transformer_test, for tests."""
+    """2+2 layers of width 16, like transformer_test, for tests."""
     return synchronous_transformer_tiny().replace(
         hidden_size=16, filter_size=8, num_heads=2, attention_dropout=0.1, relu_dropout=0.1
     )
 
 
 def _printed(hparams: SynchronousHParams) -> SynchronousHParams:
-    """As the paper says, and no more parameters than the Transformer's 207.8M of table 6."""
+    """Returns hparams that follow the paper: no more parameters than the Transformer's 207.8M in table 6."""
     return hparams.replace(layer_preprocess_sequence="none", layer_postprocess_sequence="dan", projection_bias=True)
 
 
@@ -79,7 +80,7 @@ def synchronous_transformer_base_printed() -> SynchronousHParams:
 
 @register_hparams
 def synchronous_transformer_big_printed() -> SynchronousHParams:
-    """synchronous_transformer_big as printed: 207.81M parameters for 30,720 rows, as transformer_big_zhou2019."""
+    """synchronous_transformer_big as printed: 207.81M parameters for 30,720 rows, like transformer_big_zhou2019."""
     return _printed(synchronous_transformer_big())
 
 
@@ -96,7 +97,10 @@ def synchronous_transformer_tiny_printed() -> SynchronousHParams:
 
 
 def _original(hparams: SynchronousHParams) -> SynchronousHParams:
-    """As the authors' program: as printed, with a target space, dropout of the future, and the tag as first target."""
+    """Returns hparams of the authors' program: as printed, plus target space, dropout on the future and a tag target.
+
+    The tag of the direction is the first target token.
+    """
     return _printed(hparams).replace(
         use_target_space_embedding=True,
         target_space_id=9,
@@ -107,23 +111,23 @@ def _original(hparams: SynchronousHParams) -> SynchronousHParams:
 
 @register_hparams
 def synchronous_transformer_base_original() -> SynchronousHParams:
-    """synchronous_transformer_base as the authors' program has it."""
+    """synchronous_transformer_base as in the authors' program."""
     return _original(synchronous_transformer_base())
 
 
 @register_hparams
 def synchronous_transformer_big_original() -> SynchronousHParams:
-    """synchronous_transformer_big as the authors' program has it: 207.85M parameters for a matrix of 30,720 rows."""
+    """synchronous_transformer_big as in the authors' program: 207.85M parameters with a matrix of 30,720 rows."""
     return _original(synchronous_transformer_big())
 
 
 @register_hparams
 def synchronous_transformer_small_original() -> SynchronousHParams:
-    """synchronous_transformer_small as the authors' program has it."""
+    """synchronous_transformer_small as in the authors' program."""
     return _original(synchronous_transformer_small())
 
 
 @register_hparams
 def synchronous_transformer_tiny_original() -> SynchronousHParams:
-    """synchronous_transformer_tiny as the authors' program has it."""
+    """synchronous_transformer_tiny as in the authors' program."""
     return _original(synchronous_transformer_tiny())

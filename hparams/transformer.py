@@ -1,13 +1,13 @@
-"""Settings of the Transformer: tensor2tensor 1.15's, and the baselines of papers that used IWSLT-sized corpora.
+"""Settings of the Transformer: the sets of tensor2tensor 1.15, and baselines for corpora of other sizes.
 
-Values are those of ``tensor2tensor/models/transformer.py``; each set derives from the one before it, and every
-``replace`` holds exactly what that set changes.
+The former have the values of ``tensor2tensor/models/transformer.py``. Each set derives from another one, and its
+``replace`` holds exactly what it changes.
 """
 
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.registry import register_hparams
 
-# What sets for small data share; tuned on Multi30k De-En with transformer_small_data.
+# Shared by the sets for small data; tuned on Multi30k De-En with transformer_small_data.
 SMALL_DATA = {
     "num_hidden_layers": 3,
     "hidden_size": 128,
@@ -76,7 +76,7 @@ def transformer_base_v2() -> TransformerHParams:
 
 @register_hparams
 def transformer_base_v3() -> TransformerHParams:
-    """The schedule written as factors; its peak is 2 * 512^-0.5 * 8000^-0.5 = 9.88e-4."""
+    """The schedule is written as factors; its peak is 2 * 512^-0.5 * 8000^-0.5 = 9.88e-4."""
     return transformer_base_v2().replace(
         optimizer_adam_beta2=0.997,
         learning_rate_schedule="constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
@@ -92,7 +92,7 @@ def transformer_base() -> TransformerHParams:
 
 @register_hparams
 def transformer_big() -> TransformerHParams:
-    """The big model. Its batch_size fits a 12 GB GPU; the paper's was 8 GPUs of about 4,096 tokens each."""
+    """The big model. Its batch_size fits a 12 GB GPU; the paper used 8 GPUs with about 4,096 tokens each."""
     return transformer_base().replace(
         hidden_size=1024, filter_size=4096, num_heads=16, batch_size=2048, layer_prepostprocess_dropout=0.3
     )
@@ -117,7 +117,7 @@ def transformer_base_single_gpu() -> TransformerHParams:
 
 @register_hparams
 def transformer_small() -> TransformerHParams:
-    """Two layers of width 256; what papers call small has six: transformer_iwslt_small."""
+    """Two layers of width 256; the model that papers call small has six layers: transformer_iwslt_small."""
     return transformer_base().replace(num_hidden_layers=2, hidden_size=256, filter_size=1024, num_heads=4)
 
 
@@ -138,7 +138,7 @@ def transformer_iwslt_small() -> TransformerHParams:
     """Baseline of 6+6 layers, 256/1024, 4 heads, for corpora of IWSLT's size (30,000 to 250,000 pairs).
 
     He et al. (NeurIPS 2018), layer-wise coordination, table 1. Adam's beta2 and the schedule are those of Vaswani et
-    al. (2017); what the paper leaves open is transformer_base's.
+    al. (2017); whatever the paper leaves open is as in transformer_base.
     """
     return transformer_base().replace(
         num_hidden_layers=6,
@@ -156,18 +156,18 @@ def transformer_iwslt_small() -> TransformerHParams:
 def transformer_iwslt_4layer() -> TransformerHParams:
     """Baseline of 4+4 layers, 256/1024, 4 heads, for corpora of the size of IWSLT or Multi30k.
 
-    As transformer_iwslt_small otherwise.
+    Otherwise like transformer_iwslt_small.
     """
     return transformer_iwslt_small().replace(num_hidden_layers=4)
 
 
 @register_hparams
 def transformer_small_data() -> TransformerHParams:
-    """3+3 layers for 10,000 to 50,000 pairs: small updates of all lengths, Schedule-Free AdamW at a high rate.
+    """3+3 layers for 10,000 to 50,000 pairs: small updates with sentences of all lengths, Schedule-Free AdamW.
 
-    Tuned on Multi30k De-En with 4,000 joint subwords; 8,000 are better. docs/results/multi30k.md has what was tried.
-    On a CPU add ``parallel_slices`` (as many as cores, up to 4) and, if the trainer says so,
-    ``precision=mixed_bfloat16``.
+    The learning rate is high. Tuned on Multi30k De-En with 4,000 joint subwords; 8,000 are better.
+    docs/results/multi30k.md lists what was tried. On a CPU add ``parallel_slices`` (as many as cores, up to 4) and, if
+    the trainer says so, ``precision=mixed_bfloat16``.
     """
     return transformer_base().replace(**SMALL_DATA)
 
@@ -176,9 +176,9 @@ def transformer_small_data() -> TransformerHParams:
 def transformer_middle_data() -> TransformerHParams:
     """6+6 layers for 50,000 to 500,000 pairs: the size that fairseq trains on IWSLT14, with Schedule-Free AdamW.
 
-    Not tuned here. Sizes, heads, dropout, label smoothing and tokens of an update are fairseq's for IWSLT14 De-En
-    (160,000 pairs; 10,000 joint subwords), but pre-norm; optimizer, rate and decay are those of Schedule-Free AdamW's
-    entries in AlgoPerf, the fastest of its translation workload (Defazio et al. 2024).
+    Not tuned here. Sizes, heads, dropout, label smoothing and tokens per update are fairseq's for IWSLT14 De-En
+    (160,000 pairs; 10,000 joint subwords), but the model is pre-norm. Optimizer, learning rate and weight decay are
+    those of the Schedule-Free AdamW entry that was fastest on AlgoPerf's translation workload (Defazio et al. 2024).
     """
     return transformer_base().replace(
         num_hidden_layers=6,
@@ -204,11 +204,11 @@ def transformer_middle_data() -> TransformerHParams:
 
 @register_hparams
 def transformer_large_data() -> TransformerHParams:
-    """transformer_base for more than 500,000 pairs, with Schedule-Free AdamW in updates of all lengths.
+    """transformer_base for more than 500,000 pairs, with Schedule-Free AdamW; updates have sentences of all lengths.
 
-    Not tuned here. Sizes and dropout are transformer_base's; optimizer, rate and decay as transformer_middle_data. With
-    fewer than eight devices set ``gradient_accumulation_steps``, and ``length_groups`` to a multiple of it: the
-    published batches are of 25,000 tokens or more.
+    Not tuned here. Sizes and dropout are those of transformer_base; optimizer, rate and decay are those of
+    transformer_middle_data. With fewer than eight devices set ``gradient_accumulation_steps``, and ``length_groups`` to
+    a multiple of it: the published batches have 25,000 tokens or more.
     """
     return transformer_middle_data().replace(
         filter_size=2048,
