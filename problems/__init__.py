@@ -1,1 +1,1 @@
-"""The garden's problems, one file a corpus or a family of corpora."""
+"""The garden's problems: one file for each corpus or family of corpora."""

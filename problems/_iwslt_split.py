@@ -1,7 +1,7 @@
-"""IWSLT14 German-English as widely prepared: clean the tokenized training text, then every 23rd line is dev.
+"""Splits IWSLT14 German-English as is widely done: clean the training text, then make every 23rd line dev.
 
-The text is tokenized to be counted only: what is kept is the raw text, which the problem's steps prepare once more.
-The result lies in a directory of its own below ``--tmp_dir`` and is made again where a raw file has changed.
+The text is tokenized only to count words for the cleaning. The files keep the raw text; the problem's own steps
+tokenize it again later. The result has its own directory below ``--tmp_dir`` and is remade if a raw file changes.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ _STEMS = {TRAIN: "train", DEV: "valid"}
 
 
 def make(directory: pathlib.Path, pair: tuple[str, str], text: PairSource) -> None:
-    """Cleans and splits the training text, unless that was done with the same files.
+    """Cleans and splits the training text, unless this was already done with the same files.
 
     Args:
-      directory: Where the four files go, all at once.
+      directory: Where the four files go; they appear all at once.
       pair: Source and target language.
       text: The whole training text.
 
     Raises:
-      UserError: A file is damaged, or the disk is full. Nothing is left behind.
+      UserError: A file is damaged, or the disk is full. No partial result is left behind.
     """
     made_from = _made_from(text)
     if _record(directory).get("made_from") == made_from:
@@ -65,12 +65,12 @@ def make(directory: pathlib.Path, pair: tuple[str, str], text: PairSource) -> No
 
 
 def files(directory: pathlib.Path, pair: tuple[str, str], split: str) -> PairFiles:
-    """Returns the two files of train or dev."""
+    """Returns the two files of the train or dev split."""
     return PairFiles.aligned(directory / f"{_STEMS[split]}.{language}" for language in pair)
 
 
 def add_drops(directory: pathlib.Path, report: ReadReport) -> None:
-    """Adds to a report what reading and cleaning before the split changed and dropped."""
+    """Adds to a report what was changed and dropped when the text was read and cleaned before the split."""
     record = _record(directory)
     report.drops.update(record.get("drops", {}))
     report.notes.update(record.get("notes", {}))
@@ -85,7 +85,7 @@ def _counted(pairs: Iterator[tuple[str, ...]], advance: Advance) -> Iterator[tup
 
 
 def _write(directory: pathlib.Path, pair: tuple[str, str], pairs: Iterator[Sequence[str]]) -> int:
-    """Writes the pairs to the files of train and, every 23rd, of dev; returns how many there are."""
+    """Writes every 23rd pair to the files of dev and the others to those of train; returns how many pairs there are."""
     number = 0
     with contextlib.ExitStack() as stack:
         opened = {

@@ -1,7 +1,7 @@
 """Finds source and translation files in folders of the Linguistic Data Consortium's corpora.
 
-Releases differ in their folders; what they share is that the two sides of a text have the same name, but for what says
-the language: an ending (``.zh``, ``.en``, ``.chn``, ``.eng``), or a folder (``chinese``, ``source``; ``english``,
+Releases have different folders. But in all of them the two sides of a text have the same name except for the part that
+marks the language: an ending (``.zh``, ``.en``, ``.chn``, ``.eng``) or a folder (``chinese``, ``source``; ``english``,
 ``translation/E01``). Files are line-aligned or have segments with ids, in GB18030, Big5 or UTF-8.
 """
 
@@ -38,7 +38,7 @@ _COMPRESSIONS = tuple(filter(None, compression.SUFFIXES))
 
 
 def unpack(directory: pathlib.Path, name: str) -> None:
-    """Unpacks the archive of a corpus, where there is one and no folder; again where the archive has changed."""
+    """Unpacks the archive of a corpus if there is one and no folder; does so again if the archive has changed."""
     folder = _folder(directory, (name,))
     if folder and not folder.name.endswith(archives.UNPACKED):
         return
@@ -49,7 +49,10 @@ def unpack(directory: pathlib.Path, name: str) -> None:
 
 
 def corpus(directory: pathlib.Path, number: str) -> list[PairSource]:
-    """Returns the pairs of files of a corpus, in the order of their names; none where there are none."""
+    """Returns the pairs of files of a corpus, in the order of their names, and its unpaired files.
+
+    The list is empty if the corpus has no pair of files.
+    """
     folder = _folder(directory, (number,))
     if not folder:
         return []
@@ -69,7 +72,7 @@ def corpus(directory: pathlib.Path, number: str) -> list[PairSource]:
 
 @dataclasses.dataclass(frozen=True)
 class UnpairedFile:
-    """A file of a corpus without its other side: a ``readers.PairSource`` of no pairs, whose lines are counted."""
+    """A file of a corpus without its other side: a ``readers.PairSource`` that has lines to count but no pairs."""
 
     path: pathlib.Path
 
@@ -93,7 +96,7 @@ class UnpairedFile:
 
 
 def what_is_wrong(directory: pathlib.Path, number: str) -> str:
-    """Returns why a corpus gives no pairs, for messages."""
+    """Returns the reason why a corpus has no pairs, for messages."""
     folder = _folder(directory, (number,))
     if not folder:
         return f"no folder {number} and no archive {number}.tgz (or .zip, .tar.gz, ...)"
@@ -105,19 +108,19 @@ def what_is_wrong(directory: pathlib.Path, number: str) -> str:
 
 
 def plain_training_text(directory: pathlib.Path) -> tuple[PairSource, ...]:
-    """Returns ``train.zh`` and ``train.en``, compressed or not; nothing where one is missing."""
+    """Returns ``train.zh`` and ``train.en``, compressed or not; an empty tuple if one is missing."""
     source = _first_file(directory, [f"train.{ending}" for ending in ("zh", "cn", "ch")])
     target = _first_file(directory, ["train.en"])
     return (PairFiles(source, target, encodings=ENCODINGS),) if source and target else ()
 
 
 def evaluation_set(directory: pathlib.Path, name: str, number: str, references: int) -> PairSource | None:
-    """Returns the files of an evaluation set: plain ones, or SGML in a folder; None where it is not complete.
+    """Returns the files of an evaluation set: plain ones, or SGML in a folder; None if the set is incomplete.
 
     Args:
-      directory: Where it is.
-      name: Such as ``mt03``.
-      number: Its number in the catalog, another name of the folder.
+      directory: Where the set is.
+      name: The set's name, such as ``mt03``.
+      number: Its catalog number, which the folder may also be named after.
       references: How many translations it must have.
     """
     for alias in _ALIASES[name]:
@@ -133,7 +136,11 @@ def evaluation_set(directory: pathlib.Path, name: str, number: str, references: 
 
 
 def _marked_up_set(folder: pathlib.Path, references: int) -> SegmentFiles | None:
-    """Returns the Chinese source and the English references among the SGML files of a folder."""
+    """Returns the Chinese source and the English references among a folder's SGML files; None if either is missing.
+
+    Raises:
+      UserError: There are several Chinese source files.
+    """
     sources: list[pathlib.Path] = []
     targets: list[pathlib.Path] = []
     for path in _files(folder):
@@ -150,7 +157,7 @@ def _marked_up_set(folder: pathlib.Path, references: int) -> SegmentFiles | None
 
 
 def _folder(directory: pathlib.Path, names: Sequence[str]) -> pathlib.Path | None:
-    """Returns the folder of a corpus: of one of these names, or of one with something after it; None for none."""
+    """Returns the folder whose name is one of ``names``, perhaps with a suffix after it; None if there is none."""
     with contextlib.suppress(OSError):
         for entry in sorted(directory.iterdir()):
             if entry.is_dir() and re.match(rf"(?:{'|'.join(map(re.escape, names))})(?![0-9A-Za-z])", entry.name, re.I):
@@ -163,7 +170,7 @@ def _first_file(directory: pathlib.Path, names: Sequence[str]) -> pathlib.Path |
 
 
 def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields the files of a folder and those below it that may hold text, in the order of their paths."""
+    """Yields the files in and below a folder that may hold text, in the order of their paths."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
@@ -172,7 +179,7 @@ def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _sides(folder: pathlib.Path) -> tuple[dict[str, pathlib.Path], dict[str, list[pathlib.Path]]]:
-    """Returns the source files, and the translations of each, by what their paths have in common."""
+    """Returns the source files and the lists of their translations, both by the part of the path that they share."""
     sources: dict[str, pathlib.Path] = {}
     targets: dict[str, list[pathlib.Path]] = {}
     for path in _files(folder):
@@ -185,7 +192,7 @@ def _sides(folder: pathlib.Path) -> tuple[dict[str, pathlib.Path], dict[str, lis
 
 
 def _side_and_key(path: pathlib.Path) -> tuple[str, str]:
-    """Returns which side a file is, "" where its path does not say, and the path without what says so."""
+    """Returns which side a file belongs to ("" if its path does not tell) and the path without that mark."""
     name = path.name
     for ending in _COMPRESSIONS:
         name = name.removesuffix(ending)

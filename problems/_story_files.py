@@ -1,9 +1,9 @@
-"""Articles and their highlights in the forms in which CNN/Daily Mail is published, as pairs of texts.
+"""Reads CNN/Daily Mail's articles and highlights as pairs of texts, from each of the formats that are published.
 
-The target has each sentence between ``<t>`` and ``</t>``, also where the files have another form.
+In the target every sentence is between ``<t>`` and ``</t>``, whatever marks the files have.
 
-* ``Stories``: the ``.story`` files of https://cs.nyu.edu/~kcho/DMQA/ (Hermann et al. 2015), which split has which by
-  lists of their URLs (See et al. 2017, https://github.com/abisee/cnn-dailymail).
+* ``Stories``: the ``.story`` files of https://cs.nyu.edu/~kcho/DMQA/ (Hermann et al. 2015); lists of their URLs say
+  which story is in which split (See et al. 2017, https://github.com/abisee/cnn-dailymail).
 * ``SummaryFiles``: line-aligned files.
 * ``TfdsStories``: ``cnn_dailymail`` of tensorflow-datasets.
 """
@@ -25,16 +25,16 @@ from t2t_ext.problems._tfds_pairs import TfdsDataset, TfdsPairs
 MISSING_STORY, EMPTY_ARTICLE, NO_HIGHLIGHTS = "missing_story", "empty_article", "no_highlights"
 
 _HIGHLIGHT = "@highlight"
-# What ends a sentence in See et al.'s preparation; captions and headings without it get a full stop.
+# Sentence endings in See et al.'s preparation; captions and headings without one get a full stop.
 _ENDS = (".", "!", "?", "...", "'", "`", '"', "\u2019", "\u201d", ")")
 _OTHER_MARKS = re.compile(r"\s*(?:</?[st]>|<q>)\s*")
 _HOSTS = {"cnn": "cnn.com", "dailymail": "dailymail.co.uk"}
 
 
 def tagged_summary(text: str) -> str:
-    """Returns a summary with its sentences between ``<t>`` and ``</t>``; they are marked so, by ``<s>`` or ``<q>``.
+    """Returns a summary with each sentence between ``<t>`` and ``</t>``.
 
-    A text without marks stays as it is.
+    The given text has these marks, ``<s>`` and ``</s>``, or ``<q>`` in between. A text without marks stays as it is.
     """
     if not _OTHER_MARKS.search(text):
         return text
@@ -42,7 +42,7 @@ def tagged_summary(text: str) -> str:
 
 
 def first_words(summary: str, count: int) -> str:
-    """Returns the first words of a summary, tags not counted; a sentence that is truncated is closed."""
+    """Returns the first ``count`` words of a summary; tags do not count, and a truncated sentence gets its end tag."""
     if not document_steps.is_tagged(summary):
         return document_steps.FirstWords("", count=count).prepare(summary)
     kept, left = [], count
@@ -59,8 +59,8 @@ def parse_story(lines: Iterable[str], *, tokenized: bool = False) -> tuple[str, 
     """Returns the article and the highlights of a story file.
 
     Args:
-      lines: The file's: the article's, and after each ``@highlight`` a sentence of the summary.
-      tokenized: Whether spaces separate words and punctuation, so that a full stop that is added does, too.
+      lines: The lines of the file: first the article, then after each ``@highlight`` a sentence of the summary.
+      tokenized: Whether spaces separate words and punctuation; an added full stop then also gets a space before it.
     """
     article: list[str] = []
     highlights: list[str] = []
@@ -74,18 +74,18 @@ def parse_story(lines: Iterable[str], *, tokenized: bool = False) -> tuple[str, 
 
 
 def url_hash(url: str) -> str:
-    """Returns the name of a story's file, without its ending: the SHA-1 of its URL."""
+    """Returns the name of a story's file without its ending: the SHA-1 of its URL."""
     return hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stories:
-    """The stories of a split; a ``readers.PairSource``.
+    """The stories of a split as a ``readers.PairSource``.
 
     Attributes:
-      list_path: The file of the split's URLs, one a line.
-      folders: Where the stories of each publisher are.
-      tokenized: Whether they are tokenized already.
+      list_path: The file with the split's URLs, one per line.
+      folders: Publisher -> the folder of its stories.
+      tokenized: Whether the stories are already tokenized.
     """
 
     list_path: pathlib.Path
@@ -94,15 +94,15 @@ class Stories:
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """The list: the stories are too many to check one by one."""
+        """The list of URLs only: there are too many stories to check each of them."""
         return (self.list_path,)
 
     def count(self) -> int:
-        """Returns the number of URLs of the publishers."""
+        """Returns the number of URLs of the wanted publishers."""
         return sum(1 for _ in self._urls())
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields article and summary of every story in the order of the list."""
+        """Yields article and summary of every story in the order of the list; reports unusable ones as dropped."""
         for number, (line, publisher, url) in enumerate(self._urls(), 1):
             if wanted and not wanted(number):
                 continue
@@ -126,7 +126,7 @@ class Stories:
             yield article, document_steps.tagged(highlights)
 
     def _urls(self) -> Iterator[tuple[int, str, str]]:
-        """Yields line, publisher and URL of the publishers that are asked for."""
+        """Yields (line number, publisher, URL) for the publishers that have a folder."""
         for number, line in enumerate(readers.read_lines(self.list_path), 1):
             url = line.decode(errors="replace").strip()
             publisher = next((name for name, host in _HOSTS.items() if host in url), "")
@@ -140,10 +140,10 @@ class Stories:
 
 
 class SummaryFiles(ChangedPairs):
-    """Line-aligned files of articles and summaries, the sentences of summaries between ``<t>`` and ``</t>``."""
+    """Line-aligned files of articles and summaries; the sentences of the summaries get ``<t>`` and ``</t>``."""
 
     def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns the article and its summaries; one without marks stays as it is."""
+        """Returns the article and its tagged summaries; a summary without sentence marks is unchanged."""
         return pair[0], *map(tagged_summary, pair[1:])
 
 
@@ -157,12 +157,12 @@ class StoriesDataset(TfdsDataset):
 
     @property
     def config_name(self) -> str:
-        """None: ``cnn_dailymail/3.4.0`` is where it is."""
+        """Empty, because the data are directly in ``cnn_dailymail/3.4.0``."""
         return ""
 
 
 class TfdsStories(TfdsPairs):
-    """A split of ``StoriesDataset``: highlights are the lines of a text."""
+    """A split of ``StoriesDataset``, where each line of the summary is a highlight."""
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields article and summary of every story."""
@@ -171,12 +171,12 @@ class TfdsStories(TfdsPairs):
 
 
 def find_folder(tmp_dir: pathlib.Path, names: Sequence[str]) -> pathlib.Path | None:
-    """Returns the first of some folders that is there."""
+    """Returns the first of the named folders that exists; None if there is none."""
     return next((tmp_dir / name for name in names if (tmp_dir / name).is_dir()), None)
 
 
 @functools.lru_cache(maxsize=4)
 def holds_stories(folder: str | os.PathLike) -> bool:
-    """Says whether a folder has any story file."""
+    """Returns whether a folder has any story file."""
     with os.scandir(os.fspath(folder)) as entries:
         return any(entry.name.endswith(".story") for entry in entries)

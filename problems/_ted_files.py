@@ -14,20 +14,20 @@ from t2t_ext.problem import TRAIN
 
 _DEEPEST = 10  # folders within archives within archives
 _MOST_ENTRIES = 100_000
-_REPLACEMENTS = (("’", "'"),)  # in evaluation sets alone, as the widely used recipe does
+_REPLACEMENTS = (("’", "'"),)  # only in evaluation sets, as in the widely used recipe
 _CAMPAIGNS = ("IWSLT14", "IWSLT15")
 
 
 @dataclasses.dataclass(frozen=True)
 class PlainFiles:
-    """Aligned files ``STEM.LANGUAGE`` (or with ``.gz`` and the like), one pair of them a split.
+    """Line-aligned files ``STEM.LANGUAGE``, plain or compressed (``.gz`` and the like), one pair per split.
 
     Attributes:
       directory: Where they are.
       pair: Source and target language, the endings of the names.
-      stems: By split.
-      url: Where files that are not there can be downloaded, a directory; "" for nowhere.
-      sha256: Of files there, by their URLs.
+      stems: Split -> the name of its files without the language.
+      url: The directory from which missing files can be downloaded; "" if they cannot.
+      sha256: URL -> the SHA-256 of the file there.
     """
 
     directory: pathlib.Path
@@ -37,11 +37,15 @@ class PlainFiles:
     sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def sources(self, split: str) -> tuple[PairSource, ...]:
-        """Returns the two files of a split, whether they are there or not."""
+        """Returns the two files of a split, whether they exist or not."""
         return (PairFiles.aligned(self._path(split, language) for language in self.pair),)
 
     def prepare(self, problem: str, advice: str) -> None:
-        """Downloads what is missing, where it can be; messages name the problem and what else the user may do."""
+        """Downloads missing files if there is a URL; messages name the problem and give the advice.
+
+        Raises:
+          UserError: Files are missing and there is no URL, or the download failed.
+        """
         paths = [self._path(split, language) for split in self.stems for language in self.pair]
         missing = [path for path in paths if not path.is_file()]
         what = (
@@ -67,15 +71,15 @@ class PlainFiles:
 
 @dataclasses.dataclass(frozen=True)
 class TedFiles:
-    """WIT3's files of two languages: training text with tags, evaluation sets as XML; unpacked, or in archives.
+    """WIT3's files of two languages: training text with tags, evaluation sets as XML; unpacked or in archives.
 
     Attributes:
-      directory: Where they are: directly, in folders, or in archives.
+      directory: Where they are: directly, in folders below, or in archives.
       pair: Source and target language.
-      campaign: What the names of the evaluation sets begin with, such as ``IWSLT14``.
-      releases: WIT3's releases that hold them, such as ``2014-01``.
-      sets: The evaluation sets by split; no ``dev`` where it is taken from the training text.
-      url: Where the archive of the pair can be downloaded; "" for nowhere.
+      campaign: The beginning of the names of the evaluation sets, such as ``IWSLT14``.
+      releases: WIT3's releases that contain them, such as ``2014-01``.
+      sets: Split -> its evaluation sets; without ``dev`` if that is taken from the training text.
+      url: Where the language pair's archive can be downloaded; "" if it cannot.
       resolve_entities: Whether ``&amp;`` in the evaluation sets becomes ``&``.
     """
 
@@ -88,7 +92,7 @@ class TedFiles:
     resolve_entities: bool = True
 
     def sources(self, split: str) -> tuple[PairSource, ...]:
-        """Returns the files of a split; those that are not there under the names that they should have."""
+        """Returns the files of a split; a missing file is returned under the name that it should have."""
         found = self._found()
         if split == TRAIN:
             return (TaggedLineFiles(*self._training_paths(found)),)
@@ -103,7 +107,11 @@ class TedFiles:
         )
 
     def prepare(self, problem: str, advice: str) -> None:
-        """Unpacks archives, or downloads one, where files are missing."""
+        """Unpacks archives, and downloads the language pair's archive if files are still missing.
+
+        Raises:
+          UserError: Files are missing and cannot be downloaded.
+        """
         self._unpack()
         missing = self._missing()
         if missing and self.url:
@@ -131,7 +139,7 @@ class TedFiles:
         )
 
     def _unpack(self) -> None:
-        """Unpacks the archives that may hold what is needed, unless it is all there without them."""
+        """Unpacks the archives that may hold needed files, unless all files are there without them."""
         if all(path.is_file() and archives.UNPACKED not in str(path) for path in self._paths()):
             return
         wanted, pair = self._wanted, "-".join(sorted(self.pair))
@@ -147,12 +155,12 @@ class TedFiles:
 
     @property
     def _orders(self) -> tuple[str, str]:
-        """The two names of the pair: WIT3 has a folder for either direction, with the same talks."""
+        """The two names of the language pair: WIT3 has a folder for each direction, with the same talks."""
         return "-".join(self.pair), "-".join(reversed(self.pair))
 
     @property
     def _wanted(self) -> re.Pattern[str]:
-        """The pattern of the names of files and archives that are needed."""
+        """The pattern that the names of all needed files and archives match."""
         orders, languages = "|".join(self._orders), "|".join(self.pair)
         packed = "|".join(map(re.escape, (*self._orders, *self.releases)))
         compressed, packing = ("|".join(map(re.escape, some)) for some in (compression.SUFFIXES, archives.ENDINGS))
@@ -163,7 +171,7 @@ class TedFiles:
         )
 
     def _found(self) -> dict[str, list[pathlib.Path]]:
-        """Returns where the files of use are: name without the ending of a compression -> paths, the highest first."""
+        """Returns the paths of useful files: name without compression suffix -> paths, the least nested first."""
         found: dict[str, list[pathlib.Path]] = {}
         wanted, depth, entries = self._wanted, len(self.directory.parts), 0
         for folder, folders, names in os.walk(self.directory, followlinks=True):
@@ -177,14 +185,14 @@ class TedFiles:
         return {name: sorted(paths, key=lambda path: (len(path.parts), path)) for name, paths in found.items()}
 
     def _training_paths(self, found: Mapping[str, list[pathlib.Path]]) -> tuple[pathlib.Path, pathlib.Path]:
-        """Returns the two sides of the training text, both of the same direction: lines differ between the two."""
+        """Returns the two sides of the training text, both from one direction: the two directions' lines differ."""
         named = [[f"train.tags.{order}.{language}" for language in self.pair] for order in self._orders]
         names = next((names for names in named if found.keys() >= set(names)), named[0])
         source, target = (self._only(found, name) for name in names)
         return source, target
 
     def _set_path(self, found: Mapping[str, list[pathlib.Path]], name: str, language: str) -> pathlib.Path:
-        """Returns one side of an evaluation set; the two may stand under either direction and campaign."""
+        """Returns one side of an evaluation set; its name may have either direction and any campaign."""
         campaigns = (self.campaign, *(campaign for campaign in _CAMPAIGNS if campaign != self.campaign))
         names = [f"{c}.{name}.{order}.{language}.xml" for c in campaigns for order in self._orders]
         return self._only(found, next((name for name in names if name in found), names[0]))

@@ -1,6 +1,7 @@
-"""Pairs of sentences from tensorflow-datasets, read as a stream.
+"""Reads pairs of sentences from tensorflow-datasets as a stream.
 
-They come in the order of its files, which is not that of the corpora: it shuffles what it prepares, test sets too.
+The pairs come in the order of its files, which differs from the corpora's: tensorflow-datasets shuffles all that it
+prepares, including test sets.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from google.protobuf.message import DecodeError
 from t2t_ext.data.corpora.readers import INVALID_UTF8, LINE_FEEDS, ReadReport
 from t2t_ext.errors import UserError, require_package
 
-# Of the data sets that are put together here; tensorflow-datasets wants one.
+# tensorflow-datasets requires a version; this is the one of data sets that are put together here.
 _OWN_VERSION = "1.0.0"
 _INFO = "dataset_info.json"
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
@@ -34,10 +35,10 @@ class TfdsDataset:
 
     Attributes:
       languages: The foreign language and ``en``, as tensorflow-datasets orders them.
-      name: ``wmt14_translate``, or ``wmt_translate`` for one that is put together from subsets.
-      subsets: Names of subsets by split, of ``wmt_translate``.
-      label: What tells it from others that are put together.
-      extra: The extra of t2t_ext that installs what is needed.
+      name: Its name, such as ``wmt14_translate``; ``wmt_translate`` for one that is put together from subsets.
+      subsets: For ``wmt_translate``, split -> the names of its subsets.
+      label: A name that distinguishes it from other data sets that are put together.
+      extra: The extra of t2t_ext that installs the required packages.
     """
 
     languages: tuple[str, str]
@@ -48,30 +49,30 @@ class TfdsDataset:
 
     @property
     def config_name(self) -> str:
-        """``de-en``, or ``ru-en.LABEL``."""
+        """The name of the configuration: ``de-en``, or ``ru-en.LABEL``."""
         return "-".join(self.languages) + (f".{self.label}" if self.label else "")
 
     @property
     def title(self) -> str:
-        """``wmt14_translate/de-en``."""
+        """The name with the configuration, such as ``wmt14_translate/de-en``."""
         return f"{self.name}/{self.config_name}".rstrip("/")
 
     def directory(self, data_dir: pathlib.Path) -> pathlib.Path | None:
-        """Returns where its files are, its newest version; None where it has not been prepared."""
+        """Returns the folder of the newest prepared version; None if none has been prepared."""
         found = {}
         for path in pathlib.Path(data_dir, self.name, self.config_name).glob(f"*/{_INFO}"):
-            version = _VERSION.fullmatch(path.parent.name)  # beside versions are those that were left incomplete
+            version = _VERSION.fullmatch(path.parent.name)  # folders of incomplete versions have other names
             if version:
                 found[tuple(map(int, version.groups()))] = path.parent
         return found[max(found)] if found else None
 
     def prepare(self, data_dir: pathlib.Path, manual_dir: pathlib.Path, otherwise: str) -> None:
-        """Has it downloaded and prepared, unless it is there.
+        """Has tensorflow-datasets download and prepare the data set, unless it is there.
 
         Args:
           data_dir: Where tensorflow-datasets puts data sets.
-          manual_dir: Where it looks for files that must be fetched by hand.
-          otherwise: What else the user can do where this fails, sentences.
+          manual_dir: Where it looks for files that must be downloaded by hand.
+          otherwise: Sentences that say what else the user can do if this fails.
 
         Raises:
           UserError: tensorflow-datasets is not installed, or failed.
@@ -83,7 +84,7 @@ class TfdsDataset:
             builder = self._builder(tfds, data_dir)
             downloads = tfds.download.DownloadConfig(manual_dir=manual_dir)
             builder.download_and_prepare(download_config=downloads)
-        except Exception as error:  # any error of its downloads, checks and parsers
+        except Exception as error:  # downloads, checks and parsers raise errors of any kind
             reason = " ".join(str(error).split()) or type(error).__name__
             raise UserError(
                 f"tensorflow-datasets could not prepare {self.title} in {data_dir}: {reason[:500]} {otherwise}"
@@ -108,10 +109,10 @@ class TfdsPairs:
 
     Attributes:
       dataset: The data set.
-      split: ``train``, ``validation`` or ``test``; or parts, as tensorflow-datasets writes them: ``train[:2000]``.
+      split: ``train``, ``validation`` or ``test``; or parts in tensorflow-datasets' notation, such as ``train[:2000]``.
       languages: Source and target.
       data_dir: Where tensorflow-datasets puts data sets.
-      from_sgml: Whether the text was taken out of SGML, of which tensorflow-datasets leaves entities as they are.
+      from_sgml: Whether the text comes from SGML, whose entities tensorflow-datasets does not resolve.
     """
 
     dataset: TfdsDataset
@@ -122,13 +123,13 @@ class TfdsPairs:
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """The prepared files; none before it is prepared."""
+        """The prepared files; empty before the data set is prepared."""
         directory = self.dataset.directory(self.data_dir)
         found = [directory.glob(f"*-{name}.*-of-*") for name in self._split_names] if directory else []
         return tuple(sorted(itertools.chain.from_iterable(found)))
 
     def count(self) -> int:
-        """Returns the number of pairs; tensorflow-datasets has dropped those with an empty side."""
+        """Returns the number of pairs; tensorflow-datasets has already dropped pairs with an empty side."""
         return self._info().num_examples
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
@@ -141,7 +142,7 @@ class TfdsPairs:
 
     @property
     def _split_names(self) -> list[str]:
-        """The splits that this is a part of."""
+        """The names of the splits that this split is a part of."""
         return sorted({part.partition("[")[0].strip() for part in self.split.split("+")})
 
     @property
@@ -149,7 +150,7 @@ class TfdsPairs:
         return f"{self.dataset.title} {self.split}"
 
     def _decoded(self, report: ReadReport, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, list[str]]]:
-        """Yields number and texts of the pairs that are wanted and valid UTF-8."""
+        """Yields (number, texts) of the pairs that are wanted and valid UTF-8."""
         parts = self._info().file_instructions
         for number, row in enumerate(itertools.chain.from_iterable(map(self._rows_of, parts)), 1):
             if wanted and not wanted(number):
@@ -160,12 +161,12 @@ class TfdsPairs:
                 report.drop(INVALID_UTF8, self._place, number, "invalid UTF-8")
 
     def _rows_of(self, part: Any) -> Iterator[list[bytes]]:
-        """Yields the source and target of the pairs that are wanted of a file."""
+        """Yields the source and target of those pairs of a file that belong to the split."""
         return itertools.islice(self._rows(part.filename), part.skip, None if part.take < 0 else part.skip + part.take)
 
     def _rows(self, path: os.PathLike) -> Iterator[list[bytes]]:
         """Yields the source and target of every pair of a file."""
-        # Its own copy of TensorFlow's message: starting TensorFlow here would fix its threads and take GPUs.
+        # tensorflow-datasets has a copy of TensorFlow's message; starting TensorFlow would fix its threads, take GPUs.
         from tensorflow_datasets.proto import tf_example_generated_pb2
 
         for record in _records(path):
@@ -176,11 +177,15 @@ class TfdsPairs:
                 raise _damaged(path) from error
 
     def text(self, features: Mapping[str, Any], name: str) -> bytes:
-        """Returns the text that is called so among the features of an example; an IndexError where it has none."""
+        """Returns the text of this name from an example's features; raises IndexError if there is none."""
         return features[name].bytes_list.value[0]
 
     def _info(self) -> Any:
-        """Returns what is known of the split; raises a UserError where it is written wrongly, or beyond the end."""
+        """Returns tensorflow-datasets' information about the split.
+
+        Raises:
+          UserError: The split's notation is wrong, or it goes beyond the end.
+        """
         reader = self._reader()
         try:
             return reader.info.splits[self.split]
@@ -200,7 +205,7 @@ class TfdsPairs:
             raise UserError(f"{name} has not been prepared in {self.data_dir}.")
         try:
             builder = tfds.builder_from_directory(directory)
-        except Exception as error:  # any error of a damaged description
+        except Exception as error:  # a damaged description raises errors of any kind
             raise UserError(f"{directory} is damaged ({error}); remove it to have {name} prepared again.") from error
         missing = [each for each in self._split_names if each not in builder.info.splits]
         if missing:
@@ -234,9 +239,9 @@ def _damaged(path: os.PathLike) -> UserError:
 
 
 def imported(need: str, otherwise: str, extra: str) -> Any:
-    """Returns the package."""
+    """Returns the package tensorflow_datasets; the arguments are those of ``require_package``."""
     require_package("tensorflow_datasets", extra, need, otherwise)
-    # TensorFlow, which writes the files, prints messages that do not concern the user.
+    # TensorFlow writes the files and would print messages that do not concern the user.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow_datasets
 

@@ -1,8 +1,7 @@
 """Finds the files of WMT's corpora and test sets, in the layouts in which statmt.org and others publish them.
 
-Files are looked for under ``--tmp_dir`` by the names that they have in their archives, such as
-``training/europarl-v7.de-en.de``, and without their folder, plain or compressed; an archive that lies there is unpacked
-beside itself.
+Files are looked for under ``--tmp_dir`` by their names in the archives, such as ``training/europarl-v7.de-en.de``, and
+without the folder, plain or compressed. An archive in ``--tmp_dir`` is unpacked beside itself.
 """
 
 import dataclasses
@@ -29,16 +28,16 @@ class Corpus:
     """A training corpus, an entry of ``wmt_files.toml``.
 
     Attributes:
-      name: What weights and tags call it.
-      stems: Names of its files without the language, of which the first that is there is taken.
-      archives: What the files come in, of which the first is the one that is downloaded: an archive, the TMX file, or
-        compressed files of both languages.
-      url: Where the first of ``archives`` is, without its name where it is several files.
-      sha256: What it must have; empty where it is not published.
-      tmx: The name of a TMX file that holds the same; empty where there is none.
-      subset: What tensorflow-datasets calls it; empty where it has it not, or only after work by hand.
-      synthetic: Whether one side was made by a machine, the source of the direction that is translated.
-      by_hand: Whether only the user can get it.
+      name: Its name in the options ``weights`` and ``tags``.
+      stems: Possible names of its files without the language; the first that exists is used.
+      archives: Where the files come in: an archive, the TMX file, or compressed files of both languages. The first one
+        is downloaded.
+      url: Where the first of ``archives`` is, without its name if it is several files.
+      sha256: The SHA-256 of the download; empty if none is published.
+      tmx: The name of a TMX file with the same content; empty if there is none.
+      subset: Its name in tensorflow-datasets; empty if it is not there, or only after manual work.
+      synthetic: Whether its source side, in the direction that is translated, was made by a machine.
+      by_hand: Whether only the user can get it, not a download by this program.
       note: What else the user has to know to get it.
     """
 
@@ -56,7 +55,7 @@ class Corpus:
 
 @dataclasses.dataclass(frozen=True)
 class TestSet:
-    """A dev or test set, called by its name such as ``newstest2014``, which ends with the year."""
+    """A dev or test set; its name, such as ``newstest2014``, ends with the year."""
 
     name: str
 
@@ -66,7 +65,7 @@ class TestSet:
         return int(self.name[-4:]) > 2013
 
     def files(self, foreign: str) -> dict[str, str]:
-        """Returns its files in the archive of all sets, by language, of English and a foreign language."""
+        """Returns its two files in the archive of all sets: language (the foreign one and ``en``) -> path."""
         if self.is_sgml:
             ends = {foreign: f"-{foreign}en-src.{foreign}.sgm", "en": f"-{foreign}en-ref.en.sgm"}
         else:
@@ -76,19 +75,19 @@ class TestSet:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pack:
-    """Files as a paper gives them out, an entry of ``wmt_files.toml``: tokenized already, and some in subwords.
+    """Files that a paper's authors published, an entry of ``wmt_files.toml``: tokenized, and some split into subwords.
 
-    Subwords are joined to words (the model learns its own, or takes the pack's codes with ``--bpe_codes``), and
-    Stanford's ``##AT##-##AT##`` around the hyphens of compounds becomes Moses's ``@-@``, which the detokenizer knows.
+    Subwords are joined to words (the model learns its own, or takes the pack's codes with ``--bpe_codes``).
+    Stanford's ``##AT##-##AT##`` for the hyphens of compounds becomes Moses's ``@-@``, which the detokenizer knows.
 
     Attributes:
       train: Name of the training files without the language.
-      tests: Names of the files of dev and test sets, by the sets' names.
-      validation: Name of a dev set that the pack has instead; empty where it has the papers' own.
+      tests: Name of a dev or test set -> name of its files without the language.
+      validation: Name of the pack's own dev set; empty if the pack has the papers' dev sets.
       folders: Folders that the files may be in, under ``--tmp_dir``.
-      archive: What they come in.
-      url: Where that is.
-      downloadable: Whether the files themselves are there, each on its own.
+      archive: The archive that contains them.
+      url: Where the archive, or the directory of files, is.
+      downloadable: Whether each file can also be downloaded by itself from ``url``.
       subwords: Whether words are split into subwords (``@@``).
       compounds: Whether hyphens of compounds are written ``##AT##-##AT##``.
       published: Number of training pairs.
@@ -106,7 +105,7 @@ class Pack:
     published: int = 0
 
     def stem(self, split: str, test_set: str) -> str:
-        """Returns the name of a split's files without the language; ``test_set`` is the set that is wanted of it."""
+        """Returns the name of a split's files without the language; of dev and test, those of ``test_set``."""
         if split == "train":
             return self.train
         return self.validation if split == "dev" and self.validation else self.tests[test_set]
@@ -114,24 +113,24 @@ class Pack:
 
 @dataclasses.dataclass(frozen=True)
 class PackFiles(ChangedPairs):
-    """Files of a pack as words."""
+    """Files of a pack, with subwords joined to words."""
 
     pack: Pack
 
     def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns a pair as words."""
+        """Returns a pair with subwords joined to words and hyphens of compounds in Moses's notation."""
         if self.pack.subwords:
             pair = tuple(_JOINER.sub("", text) for text in pair)
         return tuple(text.replace("##AT##-##AT##", "@-@") for text in pair) if self.pack.compounds else pair
 
 
 def corpora(*names: str) -> tuple[Corpus, ...]:
-    """Returns training corpora by their names."""
+    """Returns the training corpora with these names."""
     return tuple(Corpus(name=name, **_table()["corpora"][name]) for name in names)
 
 
 def packs(**names: str) -> Mapping[str, Pack]:
-    """Returns packs by the layouts that are given for their names."""
+    """Returns packs by layout; the arguments are layout=NAME, with a pack's name in ``wmt_files.toml``."""
     return types.MappingProxyType({layout: Pack(**_table()["packs"][name]) for layout, name in names.items()})
 
 
@@ -140,7 +139,7 @@ def _table() -> dict[str, Any]:
     return tomllib.loads(pathlib.Path(__file__).with_name("wmt_files.toml").read_text(encoding="utf-8"))
 
 
-# Holds all sets of 2008 to 2018; the archives of the years hold the same ones under other names.
+# Contains all sets from 2008 to 2018; the archives of single years contain the same ones under other names.
 ALL_SETS = "https://data.statmt.org/wmt19/translation-task/dev.tgz"
 _ALL_SETS_SHA256 = "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7"
 _SET_ARCHIVES = ("dev.tgz", "test-full.tgz", "test.tgz")
@@ -148,7 +147,7 @@ _SET_ARCHIVES = ("dev.tgz", "test-full.tgz", "test.tgz")
 
 @dataclasses.dataclass(frozen=True)
 class Download:
-    """A file that can be downloaded: where it is, what it is called under ``--tmp_dir``, its SHA-256 where known."""
+    """A file that can be downloaded: its URL, its name under ``--tmp_dir``, and its SHA-256 if known."""
 
     url: str
     name: str
@@ -160,10 +159,10 @@ class Wanted:
     """Files that are looked for.
 
     Attributes:
-      choices: What serves, the best first; each a source of pairs.
-      archives: The archives that hold them.
+      choices: The sources of pairs that may be used, the best first.
+      archives: The archives that contain them.
       url: Where they can be downloaded.
-      downloads: What to download; nothing where it must be done by hand.
+      downloads: What to download; empty if the user must do it by hand.
       note: See ``Corpus``.
     """
 
@@ -174,15 +173,15 @@ class Wanted:
     note: str = ""
 
     def found(self) -> PairSource | None:
-        """Returns the first choice of which every file is there."""
+        """Returns the first choice whose files all exist; None if there is none."""
         return next((choice for choice in self.choices if all(path.is_file() for path in choice.paths)), None)
 
     def expected(self) -> PairSource:
-        """Returns the first choice that is there, or the usual one."""
+        """Returns the first choice whose files all exist, or else the preferred one."""
         return self.found() or self.choices[0]
 
     def missing(self) -> str:
-        """Returns what is missing and where to get it, for a message; empty where nothing is."""
+        """Returns what is missing and where to get it, for a message; empty if nothing is missing."""
         if self.found():
             return ""
         usual = " and ".join(str(path) for path in self.choices[0].paths if not path.is_file())
@@ -191,7 +190,7 @@ class Wanted:
 
 
 def wanted_corpus(corpus: Corpus, tmp_dir: pathlib.Path, languages: tuple[str, str], foreign: str) -> Wanted:
-    """Returns the files of a training corpus; the languages are source and target of the pairs as they are read."""
+    """Returns the files of a training corpus; ``languages`` are source and target of the pairs as they are read."""
     names = {"foreign": foreign, "source": languages[0], "target": languages[1], "language": "{language}"}
     archive_names = [archive.format(**names) for archive in corpus.archives]
     url = corpus.url.format(**names)
@@ -212,7 +211,7 @@ def wanted_corpus(corpus: Corpus, tmp_dir: pathlib.Path, languages: tuple[str, s
 
 
 def wanted_test_set(test_set: TestSet, tmp_dir: pathlib.Path, languages: tuple[str, str], foreign: str) -> Wanted:
-    """Returns the files of a dev or test set: plain text or SGML, whichever direction their names say."""
+    """Returns the files of a dev or test set: plain text or SGML, with names of either direction."""
     names = [[test_set.files(foreign)[language] for language in languages]]
     for folder in _TEST_FOLDERS:
         for pair in _test_names(test_set.name, *languages):
@@ -227,9 +226,9 @@ def wanted_test_set(test_set: TestSet, tmp_dir: pathlib.Path, languages: tuple[s
 
 
 def unpack_archives(wanted: Sequence[Wanted], tmp_dir: pathlib.Path, foreign: str) -> None:
-    """Unpacks the archives of files that are not there yet, where an archive is; of them what this language pair needs.
+    """Unpacks what this language pair needs from the archives of missing files, if these archives are there.
 
-    Archives that were unpacked before are so again where they have changed since.
+    An archive that was unpacked before is unpacked again if it has changed since.
 
     Raises:
       UserError: An archive is damaged or unsafe.
@@ -243,24 +242,24 @@ def unpack_archives(wanted: Sequence[Wanted], tmp_dir: pathlib.Path, foreign: st
 
 
 def download_archives(wanted: Sequence[Wanted], tmp_dir: pathlib.Path) -> None:
-    """Downloads what is not there in any form and can be downloaded."""
+    """Downloads those wanted files that are not there in any form, if they can be downloaded."""
     missing = [files for files in wanted if not files.found()]
     for file in dict.fromkeys(file for files in missing for file in files.downloads):
         download.fetch(file.url, tmp_dir / file.name, file.sha256)
 
 
 def lacking(wanted: Iterable[Wanted]) -> str:
-    """Returns what is missing and where to get it, for a message; empty where nothing is."""
+    """Returns what is missing and where to get it, for a message; empty if nothing is missing."""
     return "; ".join(filter(None, (files.missing() for files in wanted)))
 
 
 def any_found(wanted: Sequence[Wanted], tmp_dir: pathlib.Path) -> bool:
-    """Returns whether files or archives of any of these are there."""
+    """Returns whether the files or an archive of any of the wanted items exist."""
     return any(files.found() or any((tmp_dir / each).is_file() for each in files.archives) for files in wanted)
 
 
 def _places(tmp_dir: pathlib.Path, name: str, archive_names: Sequence[str], foreign: str) -> Iterator[pathlib.Path]:
-    """Yields where a file may be: under its name in the archive, without its folder, and in unpacked archives."""
+    """Yields where a file may be: by its name in the archive or without the folder, also within unpacked archives."""
     unpacked = (_unpacked(tmp_dir, archive, foreign) for archive in archive_names)
     for folder in (tmp_dir, *filter(pathlib.Path.is_dir, unpacked)):
         yield folder / name
@@ -272,18 +271,18 @@ def _unpacked(tmp_dir: pathlib.Path, archive: str, foreign: str) -> pathlib.Path
 
 
 def _may_be_of(name: str, foreign: str) -> bool:
-    """Returns whether a file of an archive is not clearly one of another language pair."""
+    """Returns whether a file of an archive may belong to this language pair: its name shows no other one."""
     pairs = _WITH_ENGLISH.findall(pathlib.PurePath(name).name)
     return not pairs or foreign in pairs
 
 
 def compressed(path: pathlib.Path) -> pathlib.Path:
-    """Returns the path with the ending of the compression that it is there with."""
+    """Returns the path with the compression suffix of the file that exists; unchanged if none does."""
     return compression.with_suffix_of_file(path) or path
 
 
 def _paired(source: pathlib.Path, target: pathlib.Path) -> PairSource:
-    """Returns the two files as a source of pairs; of SGML the one that is the translation may be the source."""
+    """Returns the two files as a source of pairs; the SGML file with the translations may be the source."""
     if ".sgm" not in source.name:
         return PairFiles(source, target)
     if "-ref." in source.name:
@@ -292,9 +291,9 @@ def _paired(source: pathlib.Path, target: pathlib.Path) -> PairSource:
 
 
 def _test_names(name: str, source: str, target: str) -> Iterator[tuple[str, str]]:
-    """Yields names that the two files of a set may have.
+    """Yields the possible names of the two files of a set.
 
-    Up to 2018 the sets are the same in both directions, so that files of the other direction serve as well.
+    Up to 2018 the sets are the same in both directions, so files of the other direction can be used as well.
     """
     there, back = f"{name}-{source}{target}", f"{name}-{target}{source}"
     yield f"{there}-src.{source}.sgm", f"{there}-ref.{target}.sgm"

@@ -1,4 +1,4 @@
-"""The class of WMT's problems: the files of each layout, and how its text is prepared."""
+"""The base class of WMT's problems: finds the files of each layout and says how their text is prepared."""
 
 import os
 import pathlib
@@ -25,25 +25,26 @@ _CORPUS_NAMES = "names"
 class WmtProblem(MixedTranslationProblem):
     """A translation task of WMT, with English on one side.
 
-    Class attributes that say which, beside those of ``Problem``:
+    Class attributes that define a task, in addition to those of ``Problem``:
       training_corpora: The training corpora.
-      test_sets: The dev and test sets, by split.
-      packs: Layouts of files that others have prepared, by their names.
-      default_layout: The layout where the user says none.
-      tfds_name: The data set of tensorflow-datasets whose train split is all the corpora; empty where none is.
-      tfds_splits: The split of that data set that is a test set, by the set's name.
+      test_sets: Split -> its dev or test sets.
+      packs: Layout -> the pack of files that others have prepared.
+      default_layout: The layout if the user gives none.
+      tfds_name: The data set of tensorflow-datasets whose train split has all the corpora; empty if there is none.
+      tfds_splits: Name of a dev or test set -> the split of that data set that contains it.
 
     Options:
       layout: ``official``: statmt.org's files or archives under ``--tmp_dir``. ``tfds``: tensorflow-datasets downloads
-        and prepares them, but for dev and test sets that lie there (it would shuffle them). ``auto``: ``official``
-        where a training file or archive is there, else ``tfds``. Or one of ``packs``, whose text is tokenized, so
-        that nothing more is done to it.
-      weights: How often the pairs of a corpus occur, ``NAME:2,NAME:0.5``; a corpus of weight 0 is not needed at all.
-      tags: What the source of a corpus begins with, ``NAME:<bt>``; ``names`` for the names of all corpora.
-      default_tag: The tag of dev and test sets and of what is translated later.
-      download: Whether to download what is missing of ``layout=official`` (checked against SHA-256, resumable) or
-        ``stanford``; ``auto`` is ``official`` then.
-      tfds_dir: Where tensorflow-datasets keeps its data; ``tensorflow_datasets`` in ``--tmp_dir`` where not given.
+        and prepares the data, except for dev and test sets that are in ``--tmp_dir`` (it would shuffle them).
+        ``auto``: ``official`` if a training file or archive is there, otherwise ``tfds``. Or one of ``packs``, whose
+        text is already tokenized and stays as it is.
+      weights: How often the pairs of a corpus occur, ``NAME:2,NAME:0.5``; the files of a corpus of weight 0 may be
+        missing.
+      tags: The first token of every source sentence of a corpus, ``NAME:<bt>``; ``names``: each corpus's own name.
+      default_tag: The tag of dev and test sets and of text that is translated later.
+      download: Whether to download missing files of ``layout=official`` (checked against SHA-256, resumable) or
+        ``stanford``; ``auto`` then means ``official``.
+      tfds_dir: Where tensorflow-datasets keeps its data; by default ``tensorflow_datasets`` in ``--tmp_dir``.
     """
 
     training_corpora: ClassVar[Sequence[Corpus]] = ()
@@ -98,13 +99,17 @@ class WmtProblem(MixedTranslationProblem):
         self._set_preparation()
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Unpacks archives, has tensorflow-datasets get what it gets, and checks that all files are there."""
+        """Unpacks, downloads or has tensorflow-datasets prepare the data, and checks that all files are there.
+
+        Raises:
+          UserError: Files are missing, or tensorflow-datasets failed.
+        """
         place = pathlib.Path(tmp_dir).expanduser()
         problem, layout = self.base(), self._chosen_layout(place)
         if layout in self.packs:
             problem._prepare_pack(place, self.packs[layout])
             return
-        # Files are looked for again after every step, which may have brought them.
+        # Every step may bring new files, so they are looked for again after it.
         read = [*problem._wanted(problem._by_files(layout), place), *problem._all_sets(place)]
         _wmt_files.unpack_archives(read, place, problem._foreign)
         if "download" in self._options:
@@ -168,13 +173,13 @@ class WmtProblem(MixedTranslationProblem):
             )
 
     def _set_preparation(self) -> None:
-        """Sets what depends on layout and direction: steps, cleaning, scoring, published counts."""
+        """Sets the attributes that depend on layout and direction: steps, cleaning, scoring, published counts."""
         pack = self.packs.get(self.layout)
         if pack:
             self.source_steps = self.target_steps = ("tokenized",)
             self.cleaning = {}
             self.published = {**self.published, **({TRAIN: pack.published} if pack.published else {})}
-        # The protocol splits compounds of German output, and those of a pack may be split already.
+        # The protocol splits the compounds of German output only; in a pack they may be split already.
         compounds_split = bool(pack and pack.compounds)
         if self.scoring == _COMPOUND_SPLIT and (compounds_split or self.target_language == "en"):
             self.scoring = _PLAIN_TOKENS
@@ -211,7 +216,7 @@ class WmtProblem(MixedTranslationProblem):
         return read if layout == OFFICIAL else [*self._tfds_train(tmp_dir), *read]
 
     def _set_files(self, split: str, tmp_dir: pathlib.Path, layout: str) -> list[tuple[str, PairSource]]:
-        """Returns the names and files of the sets of dev or test."""
+        """Returns the names and files of the dev or test sets."""
         if layout in self.packs:
             pack = self.packs[layout]
             if split == DEV and pack.validation:
@@ -223,7 +228,7 @@ class WmtProblem(MixedTranslationProblem):
         return [(each.name, files.found() or self._tfds_set(each, tmp_dir)) for each, files in wanted]
 
     def _wanted_files(self, tmp_dir: pathlib.Path, layout: str) -> list[Wanted]:
-        """Returns all that is read from files: of ``official`` everything, of ``tfds`` what that has not."""
+        """Returns what is read from files: everything for ``official``, what tensorflow-datasets lacks for ``tfds``."""
         wanted = self._wanted(self._by_files(layout), tmp_dir)
         if layout == OFFICIAL:
             wanted += self._all_sets(tmp_dir)
@@ -235,7 +240,7 @@ class WmtProblem(MixedTranslationProblem):
     def _tfds(
         self, tmp_dir: pathlib.Path, split: str, subset: str = "", label: str = "", *, from_sgml: bool = False
     ) -> TfdsPairs:
-        """Returns a split of the data set of all corpora, or of one of a single subset with its label."""
+        """Returns a split of the data set with all corpora, or of a data set made of one subset."""
         folder = self._options.get("tfds_dir")
         languages = (self._foreign, "en")
         if subset:
@@ -251,7 +256,7 @@ class WmtProblem(MixedTranslationProblem):
         )
 
     def _tfds_train(self, tmp_dir: pathlib.Path) -> list[tuple[str, TfdsPairs]]:
-        """Returns what tensorflow-datasets has of train: all in one, or by corpus where these must be told apart."""
+        """Returns tensorflow-datasets' part of train: one data set, or one per corpus if weights or tags differ."""
         named = [each.name for each in self.training_corpora if each.subset]
         if self.tfds_name and all(self._weight_of[name] == 1 and name not in self._tag_of for name in named):
             return [(self.tfds_name, self._tfds(tmp_dir, TRAIN))]
@@ -265,7 +270,7 @@ class WmtProblem(MixedTranslationProblem):
         return self._tfds(tmp_dir, "validation", name, name, from_sgml=from_sgml)
 
     def _tfds_pairs(self, tmp_dir: pathlib.Path) -> list[TfdsPairs]:
-        """Returns all that is read from tensorflow-datasets, each data set once."""
+        """Returns everything that is read from tensorflow-datasets, each data set once."""
         pairs = [files for _, files in self._tfds_train(tmp_dir)]
         for split in (DEV, TEST):
             pairs += [files for _, files in self._set_files(split, tmp_dir, TFDS) if isinstance(files, TfdsPairs)]

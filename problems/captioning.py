@@ -1,7 +1,7 @@
-"""Captions of images: COCO in Karpathy's split, and the user's own. The source is feature vectors of image regions.
+"""Image captioning on COCO in Karpathy's split, or on the user's own data. The source is features of image regions.
 
-As Liu et al. 2020 (cross-view decoding, appendix A.3) use COCO (Chen et al. 2015): the
-split of Karpathy & Li 2015 and the region features of Anderson et al. 2018. docs/captioning.md says where files are.
+COCO (Chen et al. 2015) is used as in Liu et al. 2020 (cross-view decoding, appendix A.3): with the split of Karpathy &
+Li 2015 and the region features of Anderson et al. 2018. docs/captioning.md says where the files go.
 """
 
 import abc
@@ -25,7 +25,7 @@ from t2t_ext.problem import DEV, TEST, TRAIN, Problem, Sample
 MISSING_FEATURES, NO_CAPTION = "missing_features", "no_caption"
 TOKENS, RAW = "tokens", "raw"
 REFUSE, DROP = "refuse", "drop"
-# Karpathy's names of splits; restval are the images of COCO's val2014 that are in neither val nor test.
+# Karpathy's names of the splits; restval has the images of COCO's val2014 that are in neither val nor test.
 _SPLITS = {"train": TRAIN, "restval": TRAIN, "val": DEV, "test": TEST}
 _DATA_SET = "dataset_coco.json"
 _FOLDERS = ("cocobu_att", "trainval_36", "trainval", "features", "")
@@ -33,21 +33,21 @@ _FOLDERS = ("cocobu_att", "trainval_36", "trainval", "features", "")
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image: the name of its features, and its captions."""
+    """An image: the name that its features have, and its captions."""
 
     name: str
     captions: tuple[str, ...]
 
 
 class CaptioningProblem(Problem):
-    """Feature vectors of images in, captions out.
+    """Base class of problems that map feature vectors of images to captions.
 
-    In train every caption of an image is a sample of its own; in dev and test all are references of one sample.
+    In train each caption of an image is a separate sample. In dev and test all captions are references of one sample.
 
     Attributes:
-      feature_size: Numbers of a feature vector.
-      storage: The type in which they are kept.
-      missing: What to do with an image of dev or test without usable features: ``refuse`` or ``drop``.
+      feature_size: Length of a feature vector.
+      storage: Data type in which the vectors are stored.
+      missing: What to do with an image of dev or test that has no usable features: ``refuse`` or ``drop``.
     """
 
     target_language = "en"
@@ -81,7 +81,7 @@ class CaptioningProblem(Problem):
         }
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Checks that everything is there.
+        """Checks that captions and features are there and fit together.
 
         Raises:
           UserError: Files are missing, features have another size than ``feature_size``, or images of dev or test have
@@ -107,12 +107,12 @@ class CaptioningProblem(Problem):
         return self.feature_paths(split, pathlib.Path(tmp_dir).expanduser())
 
     def count(self, split: str, tmp_dir: str | os.PathLike) -> int:
-        """Returns the number of captions of train, of images of dev and test."""
+        """Returns the number of captions in train, or the number of images in dev or test."""
         images = self._images(split, pathlib.Path(tmp_dir).expanduser())
         return sum(len(image.captions) or 1 for image in images) if split == TRAIN else len(images)
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
-        """Yields the samples of a split; features are read when they are needed."""
+        """Yields the samples of a split; features are read only when they are needed."""
         directory = pathlib.Path(tmp_dir).expanduser()
         images, index = self._images(split, directory), self._index(split, directory)
         if self.missing == DROP:
@@ -127,7 +127,7 @@ class CaptioningProblem(Problem):
                     self.reading.drop_item(MISSING_FEATURES, f"image {image.name}", "it has no features")
             else:
                 source = Lazy(image.name, index.reader(image.name))
-                # Sets of references have as many lines as images; an empty line is no reference.
+                # Each file of references needs a line for every image; an empty line means no reference.
                 filled = [[text] for text in texts] if split == TRAIN else [texts + [""] * (most - len(texts))]
                 for targets in filled:
                     yield {"inputs": source, "targets": targets}
@@ -144,7 +144,7 @@ class CaptioningProblem(Problem):
         return self._indices[paths]
 
     def _check_size(self, image: Image, index: FeatureIndex) -> None:
-        """Reads the first image; if it is damaged, generation will report it."""
+        """Raises a UserError if an image's features have the wrong size; generation will report damaged ones."""
         try:
             rows = index.reader(image.name)()
         except feature_sources.UnusableValue:
@@ -171,16 +171,16 @@ class CaptioningProblem(Problem):
 
 @registry.register_problem
 class CaptionCoco(CaptioningProblem):
-    """COCO's captions in the split of Karpathy & Li 2015: 113,287 images to train on, 5,000 each in dev and test.
+    """COCO's captions in the split of Karpathy & Li 2015: 113,287 images for training, 5,000 each in dev and test.
 
     Options:
-      captions: Karpathy's ``dataset_coco.json``; where not given, it is looked for in ``--tmp_dir``. His other data
+      captions: Karpathy's ``dataset_coco.json``; by default it is looked for in ``--tmp_dir``. His other data
         sets (Flickr8k, Flickr30k) have the same format.
-      features: The features, tables of Anderson et al. (``.tsv``) or folders of ``ID.npz``, separated by commas; where
-        not given, ``cocobu_att``, ``trainval_36`` or ``trainval`` in ``--tmp_dir``.
-      feature_size: Numbers of a feature vector, 2048 where not given.
-      storage: The type in which features are kept: ``float16`` (the default; 18 GB) or ``float32``.
-      text: ``tokens``: captions in lower case without punctuation, as Karpathy tokenized them (the default); ``raw``.
+      features: The features, separated by commas: tables of Anderson et al. (``.tsv``) or folders of ``ID.npz``. The
+        default is ``cocobu_att``, ``trainval_36`` or ``trainval`` in ``--tmp_dir``.
+      feature_size: Length of a feature vector, by default 2048.
+      storage: The data type in which features are stored: ``float16`` (the default; 18 GB) or ``float32``.
+      text: ``tokens`` (the default): lower-case captions without punctuation, as Karpathy tokenized them; or ``raw``.
       missing: Images of dev and test without features: ``refuse`` (the default) or ``drop``.
     """
 
@@ -278,12 +278,12 @@ class CaptionFeatures(CaptioningProblem):
     """The user's own feature vectors and texts.
 
     Options:
-      train, dev, test: Tab-separated files of name and text; a name may stand on several lines, one for each of its
-        texts. ``test`` may be left out.
-      features: Folders of ``NAME.npz`` or ``NAME.npy``, ``.npz`` files with an array under every name, or tables
-        (``.tsv``) of Anderson et al., separated by commas, for all splits.
-      feature_size: Numbers of a feature vector.
-      storage: The type in which they are kept: ``float32`` (the default) or ``float16``.
+      train, dev, test: Tab-separated files of name and text; a name with several texts is on several lines. ``test``
+        may be left out.
+      features: The features of all splits, separated by commas: folders of ``NAME.npz`` or ``NAME.npy``, ``.npz`` files
+        with an array under every name, or tables (``.tsv``) of Anderson et al.
+      feature_size: Length of a feature vector.
+      storage: The data type in which features are stored: ``float32`` (the default) or ``float16``.
       target_language: The texts' language, a tag such as ``en``.
       missing: Names of dev and test without features: ``refuse`` (the default) or ``drop``.
     """
@@ -318,7 +318,7 @@ class CaptionFeatures(CaptioningProblem):
         )  # fmt: skip
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Checks that everything is there; see ``CaptioningProblem``."""
+        """Checks that texts and features are there; see ``CaptioningProblem``."""
         missing = [option for option in (TRAIN, DEV) if not self._files[option]]
         missing += [] if self._features else ["features"]
         if missing:
@@ -340,7 +340,7 @@ class CaptionFeatures(CaptioningProblem):
         return [pathlib.Path(path.strip()).expanduser() for path in self._features.split(",") if path.strip()]
 
     def images(self, split: str, tmp_dir: pathlib.Path) -> list[Image]:
-        """Returns names and texts of a split, in the order in which names come first."""
+        """Returns the names and texts of a split, in the order of each name's first occurrence."""
         del tmp_dir
         found: dict[str, list[str]] = {}
         path = pathlib.Path(self._files[split]).expanduser()

@@ -1,12 +1,12 @@
 """An offline corpus for any two languages: ``translate_ende_cldr``, ``translate_frru_cldr``, ...
 
-Names of territories, languages, scripts, currencies and cities, measures, dates, times, intervals, relative times,
-amounts of money and lists of them, composed into phrases of up to some thirty words that CLDR (through Babel, which is
-pinned) says in both languages. About 99,000 pairs, nothing to download, the same everywhere: for demonstrations and
-tests, not for quality in real text.
+The corpus has names of territories, languages, scripts, currencies and cities, measures, dates, times, intervals,
+relative times, amounts of money, and lists of them. They are composed into phrases of up to about thirty words, with
+texts that CLDR (through Babel, whose version is pinned) has in both languages. It has about 99,000 pairs, needs no
+download and is the same everywhere. It is meant for demonstrations and tests, not for quality on real text.
 
-The names: two locales of two or three letters each (``translate_enfil_cldr``), or, with their scripts and territories,
-joined by underscores (``translate_en_zh_hant_cldr``, ``translate_pt_br_de_ch_cldr``).
+A problem's name has two locales of two or three letters each (``translate_enfil_cldr``), or locales with scripts and
+territories, all joined by underscores (``translate_en_zh_hant_cldr``, ``translate_pt_br_de_ch_cldr``).
 """
 
 import os
@@ -26,7 +26,7 @@ def locales_in(name: str) -> tuple[str, str]:
     """Returns the locales that a problem's name joins.
 
     Args:
-      name: Such as ``translate_ende_cldr`` or ``translate_en_zh_hant_cldr``. Where underscores can be read in two ways,
+      name: Such as ``translate_ende_cldr`` or ``translate_en_zh_hant_cldr``. If underscores can be read in two ways,
         the longer source locale is meant: ``pt_br_fr`` is Brazilian Portuguese to French.
 
     Returns:
@@ -46,7 +46,7 @@ def locales_in(name: str) -> tuple[str, str]:
     if len(possible) > 1 and "_" not in body:
         choices = " or ".join(f"{_PREFIX}{source}_{target}{_SUFFIX}" for source, target in possible)
         raise UserError(f"The problem name {name!r} can be read in two ways: write {choices}.")
-    # Where no reading is possible, the one with most that is known is complained about.
+    # If no reading is possible, complain about the one with the most known locales.
     reading = possible[0] if possible else max(readings, key=lambda reading: len(known.intersection(reading)))
     source, target = (str(cldr_locale.parse_locale(identifier)) for identifier in reading)
     if source == target:
@@ -80,11 +80,11 @@ class TranslateCldr(TranslationProblem):
         """Makes the problem; composes nothing yet.
 
         Args:
-          name: The registered name, which says the locales (see ``locales_in``).
+          name: The registered name, which contains the locales (see ``locales_in``).
           was_reversed: Whether source and target change places.
 
         Raises:
-          UserError: The name says no two locales that CLDR has.
+          UserError: The name does not contain two locales that CLDR has.
         """
         self._locales = locales_in(name)
         source, target = (identifier.replace("_", "-") for identifier in self._locales)
@@ -94,7 +94,7 @@ class TranslateCldr(TranslationProblem):
         """Yields the pairs of a split in the base problem's direction; needs no files.
 
         Raises:
-          UserError: CLDR knows too little of one of the locales.
+          UserError: CLDR has too few texts for one of the locales.
         """
         del tmp_dir
         for pair in cldr_corpus.corpus(*self._locales)[split]:

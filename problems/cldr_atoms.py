@@ -1,8 +1,8 @@
-"""The atoms of the offline corpus, which its phrases are composed of.
+"""The atoms of the offline corpus: the units from which its phrases are composed.
 
-An atom is a kind and a key: ``("territory", "RO")``, ``("day", 5)``, ``("count", "12500")``. Atoms that have a name of
-their own in CLDR (territories, languages, ...) are taken where both locales name them; the others (numbers, days,
-hours) exist in every locale.
+An atom is a kind and a key: ``("territory", "RO")``, ``("day", 5)``, ``("count", "12500")``. Atoms that have their own
+name in CLDR (territories, languages, ...) are used only if both locales have a name for them. The others (numbers,
+days, hours) exist in every locale.
 """
 
 import functools
@@ -19,7 +19,7 @@ Atom = tuple[str, Key]
 
 # Kinds that share a dictionary: in all of them, source names and target names correspond one to one.
 _ONE_DICTIONARY = ("territory", "language", "currency", "city", "zone", "weekday", "month")
-# A script is only ever named in brackets after a language ("Serbian (Latin)"), so it may look like a language.
+# A script's name may equal a language's because it only occurs in brackets after a language ("Serbian (Latin)").
 _NAMED = (*_ONE_DICTIONARY, "script")
 
 # Measures of everyday life and of school; CLDR has twice as many.
@@ -57,8 +57,8 @@ _UNITS = {
 
 @functools.cache
 def _open_kinds() -> Mapping[str, Sequence[Key]]:
-    """Returns the keys of the kinds that need no name."""
-    # Integers, the denser the smaller.
+    """Returns the keys of the kinds that need no name in CLDR."""
+    # Integers; the smaller they are, the denser.
     counts = (range(1, 100), range(100, 1000, 25), range(1000, 10000, 250), range(10000, 100001, 2500))
     # Numbers below 100 with one decimal that is not 0, spread by a multiplicative step.
     tenths = [37 * i % 997 for i in range(1, 160)]
@@ -77,7 +77,7 @@ def _open_kinds() -> Mapping[str, Sequence[Key]]:
         "decimal": [f"{number / 10:.1f}" for number in tenths if number % 10],
         "amount": [*(f"{number / 100:.2f}" for number in hundredths), *map(str, round_ones)],
         "percent": [*map(str, range(1, 100)), *(f"{number}.5" for number in range(0, 100, 3)), "100"],
-        # Two significant digits, so that no locale's "12.5 million" is rounded, in any powers of ten.
+        # Two significant digits, so that no locale rounds its "12.5 million", whichever powers of ten its words mean.
         "mantissa": [
             *map(str, range(2, 100)),
             *map(str, range(100, 1000, 50)),
@@ -121,8 +121,8 @@ def _candidates() -> Mapping[str, Sequence[Key]]:
 def inventory(source: CldrLocale, target: CldrLocale) -> dict[str, list[Key]]:
     """Returns the atoms that both locales have.
 
-    A name that equals its code is no name and is left out; so is a name that would make a dictionary of the two
-    locales ambiguous in either direction (the later of the two, in the order of kinds and keys).
+    A name that equals its code does not count as a name and is left out. If two names would make the dictionary of the
+    two locales ambiguous in either direction, the later one is left out (in the order of kinds and keys).
 
     Returns:
       Kind -> keys, in a fixed order.

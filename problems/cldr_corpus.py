@@ -1,7 +1,7 @@
-"""Composes the offline corpus of two CLDR locales, and splits it.
+"""Composes the offline corpus of two CLDR locales and splits it.
 
-A composition is the ordered tuple of a template and its atoms. Which compositions are drawn, their order and the split
-each belongs to follow from SHA-3 digests alone, so the corpus is the same in every process and on every machine.
+A composition is the ordered tuple of a template and its atoms. SHA-3 digests alone decide which compositions are drawn,
+in which order, and to which split each belongs. So the corpus is the same in every process and on every machine.
 """
 
 import functools
@@ -16,21 +16,21 @@ from t2t_ext.problems.cldr_atoms import Atom, Key, inventory
 from t2t_ext.problems.cldr_locale import CldrLocale
 from t2t_ext.problems.cldr_templates import TEMPLATES, Piece, Voice
 
-MIN_PAIRS = 60_000  # fewer are not worth training on; only locales that CLDR knows little of have fewer
-_HELD_OUT = 11  # of 1,000 compositions, how many are drawn for dev, and as many for test
-_ATTEMPTS = 8  # draws for every pair wanted before a template is taken to be exhausted
-# Of these kinds no two atoms of a phrase are the same.
+MIN_PAIRS = 60_000  # fewer are not worth training on; only locales with little data in CLDR have fewer
+_HELD_OUT = 11  # number of compositions per 1,000 that are drawn for dev; the same number is drawn for test
+_ATTEMPTS = 8  # draws per wanted pair before a template counts as exhausted
+# A phrase never has the same atom twice of these kinds.
 _DIFFERENT = frozenset({"territory", "language", "script", "city", "currency", "unit", "weekday", "month", "percent"})
 
 
 class Pair(NamedTuple):
-    """A sentence, its translation, and what both are made of.
+    """A sentence, its translation, and the template and atoms of which both are composed.
 
     Attributes:
       source: The source sentence; no other pair of the corpus has it.
       target: The target sentence; no other pair of the corpus has it.
       template: The name of the template.
-      atoms: Its atoms in order.
+      atoms: The atoms in order.
     """
 
     source: str
@@ -40,7 +40,7 @@ class Pair(NamedTuple):
 
 
 def digest(*parts: str | Key) -> bytes:
-    """Returns 64 bytes that depend on the parts and on nothing else."""
+    """Returns 64 bytes that depend only on the parts."""
     return hashlib.shake_256("\x1f".join(map(str, parts)).encode()).digest(64)
 
 
@@ -51,7 +51,7 @@ def split_of(template: str, keys: Sequence[Key]) -> str:
 
 
 def _draws(piece: Piece, keys: Mapping[str, Sequence[Key]], wanted: int) -> Iterator[tuple[Key, ...]]:
-    """Yields different tuples of atoms of a template: all of them where they are few, a sample otherwise."""
+    """Yields distinct tuples of atoms for a template: all of them if there are few, otherwise a sample."""
     choices = [keys[kind] for kind in piece.kinds]
     if math.prod(map(len, choices)) <= 2 * wanted:
         yield from sorted(itertools.product(*choices), key=lambda drawn: digest("draw", piece.name, *drawn))
@@ -69,7 +69,7 @@ def _draws(piece: Piece, keys: Mapping[str, Sequence[Key]], wanted: int) -> Iter
 
 
 def _compose(source: CldrLocale, target: CldrLocale) -> Iterator[Pair]:
-    """Yields pairs whose source no earlier pair has as its source, nor its target as its target."""
+    """Yields pairs whose source and target both differ from those of all earlier pairs."""
     keys = inventory(source, target)
     voices = Voice(source), Voice(target)
     sources: set[str] = set()
@@ -95,7 +95,7 @@ def _compose(source: CldrLocale, target: CldrLocale) -> Iterator[Pair]:
 def corpus(source: str, target: str) -> Mapping[str, Sequence[Pair]]:
     """Returns the corpus of two locales.
 
-    Dev and test hold only pairs of whose template and atoms every one occurs in train; the few others are left out.
+    Dev and test contain only pairs whose template and atoms all occur in train; the few others are left out.
 
     Args:
       source: CLDR's identifier of the source locale.
@@ -105,7 +105,7 @@ def corpus(source: str, target: str) -> Mapping[str, Sequence[Pair]]:
       ``train``, ``dev`` and ``test`` -> pairs, all templates mixed.
 
     Raises:
-      UserError: There is no such locale, or CLDR knows too little of one.
+      UserError: There is no such locale, or CLDR has too few texts for one.
     """
     splits: dict[str, list[Pair]] = {"train": [], "dev": [], "test": []}
     for pair in _compose(CldrLocale.of(source), CldrLocale.of(target)):

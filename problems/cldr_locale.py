@@ -1,8 +1,8 @@
-"""The texts of one locale: names, numbers, dates and glue, all of it from CLDR through Babel.
+"""The texts of one locale, all from CLDR through Babel: names, numbers, dates and the glue between them.
 
-No-break, narrow and thin spaces become plain ones, as they are typed, and soft hyphens go; ASCII digits become the
-locale's own where its default numbering system is another. A method returns None where the locale does not say the
-thing in question.
+No-break, narrow and thin spaces become plain ones, as people type them, and soft hyphens are removed. ASCII digits
+become the locale's own if its default numbering system has others. A method returns None if the locale has no text for
+the thing in question.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from babel.core import get_global
 from t2t_ext.errors import UserError, suggest
 
 Period = Literal["year", "month", "week", "day", "hour", "minute", "second"]
-# Code point of the digit zero; CLDR's default systems, where Babel substitutes the symbols but not the digits.
+# Code point of the digit zero in CLDR's default systems, for which Babel substitutes the symbols but not the digits.
 _ZEROS = {
     "adlm": 0x1E950,
     "arab": 0x660,
@@ -34,14 +34,14 @@ _ZEROS = {
     "olck": 0x1C50,
     "tibt": 0xF20,
 }
-# What stands between a heading and what it announces; Babel has no such pattern.
+# The text between a heading and the text that it announces; Babel has no such pattern.
 _COLONS = {"am": "፦ ", "fr": " : ", "hy": "՝ ", "ja": "：", "km": "៖ ", "yue": "：", "zh": "："}
-_NO_VALUE = "∅∅∅"  # CLDR's mark for a name that a locale deliberately lacks
+_NO_VALUE = "∅∅∅"  # CLDR's mark for a name that a locale deliberately does not have
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2592000, "year": 31536000}
 
 
 class CldrLocale:
-    """One locale's way to say things.
+    """The texts of one locale.
 
     Attributes:
       identifier: CLDR's identifier, such as ``de`` or ``zh_Hant_HK``.
@@ -49,17 +49,17 @@ class CldrLocale:
     """
 
     def __init__(self, identifier: str) -> None:
-        """Loads a locale; use ``of``, which keeps it.
+        """Loads a locale; use ``of`` instead, which caches it.
 
         Raises:
           UserError: CLDR has no such locale.
         """
         self._locale = parse_locale(identifier)
-        # Babel keeps the names that it resolves for one locale where others find them: German months were Chinese ones.
+        # Babel's cache mixes the names of locales that it resolves: German months came out in Chinese.
         localedata._cache.clear()
         self.identifier = str(self._locale)
         self.language = self._locale.language
-        # Between 12-hour and 24-hour clocks CLDR decides by the locale's short time; quoted text is literal.
+        # The locale's short time format tells whether it has a 12-hour or 24-hour clock; quoted text is literal.
         short_time = re.sub("'[^']*'", "", str(self._locale.time_formats["short"]))
         self.clock = "hm" if re.search("[hK]", short_time) else "Hm"
         self._script = self._locale.script or get_global("likely_subtags").get(self.language, "")
@@ -108,7 +108,7 @@ class CldrLocale:
         """Returns the name of a territory, language, script, currency, city, time zone, weekday or month."""
         name = self._names[kind].get(key)
         if name is None and kind == "city" and "Latn" in self._script:
-            # CLDR: where a locale gives none, the exemplar city is the end of the identifier.
+            # CLDR: if a locale gives no exemplar city, it is the end of the time zone's identifier.
             name = str(key).rpartition("/")[2].replace("_", " ")
         if not name or _NO_VALUE in name or name.casefold() == str(key).casefold():
             return None
@@ -117,7 +117,7 @@ class CldrLocale:
     # Numbers, amounts and measures.
 
     def percent(self, number: str) -> str:
-        """Returns a percentage, given as a number of hundredths."""
+        """Returns a percentage; ``number`` is in percent."""
         share = decimal.Decimal(number) / 100
         return self._typed(
             numbers.format_percent(
@@ -126,8 +126,8 @@ class CldrLocale:
         )
 
     def compact(self, mantissa: str, power: int) -> str:
-        """Returns a large number in words where the locale has them ("12.5 million")."""
-        # Where a locale has no long form, CLDR inherits the short one.
+        """Returns a large number in words, if the locale has such words ("12.5 million")."""
+        # If a locale has no long form, CLDR inherits the short one.
         length: Literal["long", "short"] = "long" if self._locale.compact_decimal_formats.get("long") else "short"
         return self._typed(
             numbers.format_compact_decimal(
@@ -140,19 +140,19 @@ class CldrLocale:
         )
 
     def measure(self, number: str, unit: str) -> str | None:
-        """Returns a number of units, the unit's name written out."""
+        """Returns a number of units with the unit's name written out."""
         value = decimal.Decimal(number)
-        # Babel has no public access to patterns, and format_unit glues the unit's code on where one is missing.
+        # Babel gives no public access to patterns, and format_unit appends the unit's code if a pattern is missing.
         patterns = self._locale._data["unit_patterns"].get(unit, {})
         plural = self._locale.plural_form(value)
-        for length in ("long", "short"):  # where a locale has no long form, CLDR inherits the short one
+        for length in ("long", "short"):  # if a locale has no long form, CLDR inherits the short one
             if plural in patterns.get(length, {}):
                 shown = numbers.format_decimal(value, locale=self._locale, numbering_system=self._numbering)
                 return self._typed(patterns[length][plural].format(shown))
         return None
 
     def money(self, amount: str, currency: str, form: Literal["name", "standard"] = "standard") -> str:
-        """Returns an amount with the currency's symbol, or (``name``) its name in the plural that goes with it."""
+        """Returns an amount with the currency's symbol, or (``name``) with its name in the right plural form."""
         digits = numbers.get_currency_precision(currency)
         value = decimal.Decimal(amount).quantize(decimal.Decimal(1).scaleb(-digits))
         text = numbers.format_currency(
@@ -163,14 +163,14 @@ class CldrLocale:
     # Dates and times.
 
     def date(self, width: str, day: int, month: int, year: int) -> str:
-        """Returns a date: ``full`` and ``long`` in words, ``yMd`` in numbers with all digits of the year."""
+        """Returns a date: in words (``full``, ``long``), or in numbers with all digits of the year (``yMd``)."""
         date = datetime.date(year, month, day)
         if width == "yMd":
             return self._typed(dates.format_skeleton(width, date, fuzzy=False, locale=self._locale))
         return self._typed(dates.format_date(date, width, locale=self._locale))
 
     def part_of_date(self, skeleton: str, day: int, month: int, year: int) -> str:
-        """Returns what a skeleton selects of a date, where the locale has exactly this skeleton."""
+        """Returns the fields of a date that a skeleton selects; the locale must have exactly this skeleton."""
         moment = datetime.datetime(year, month, day)
         return self._typed(dates.format_skeleton(skeleton, moment, fuzzy=False, locale=self._locale))
 
@@ -180,7 +180,7 @@ class CldrLocale:
         return self._typed(dates.format_time(datetime.time(hour, minute, second or 0), width, locale=self._locale))
 
     def interval(self, skeleton: str, start: datetime.datetime, end: datetime.datetime) -> str | None:
-        """Returns an interval; None where it is empty or the locale has no pattern for just this difference."""
+        """Returns an interval; None if it is empty or the locale has no pattern for exactly this difference."""
         if skeleton == "time":
             skeleton = self.clock
         patterns = self._locale.interval_formats.get(skeleton)
@@ -205,17 +205,17 @@ class CldrLocale:
         return self._typed(_euphonic(self.language, text[: -len(items[-1])], items[-1]))
 
     def bracketed(self, outside: str, inside: Sequence[str]) -> str:
-        """Returns something with its specification in brackets, as CLDR writes a time zone after its city."""
+        """Returns ``outside`` with a specification in brackets, in the pattern of a time zone after its city."""
         separator = self._locale.list_patterns["standard"]["middle"]
         specified = functools.reduce(separator.format, inside)
         return self._typed(self._locale.zone_formats["fallback"] % {"1": outside, "0": specified})
 
     def headed(self, head: str, body: str) -> str:
-        """Returns a heading, a colon, and what it announces."""
+        """Returns a heading, a colon, and the text that it announces."""
         return head + _COLONS.get(self.language, ": ") + body
 
     def spanned(self, start: str, end: str) -> str:
-        """Returns "from - to" with the dash that CLDR joins intervals by."""
+        """Returns "from - to" with the dash that CLDR uses in intervals."""
         return self._typed(self._locale.interval_formats[None].format(start, end))
 
     def at(self, date: str, time: str) -> str:
@@ -231,9 +231,9 @@ def _largest_difference(start: datetime.datetime, end: datetime.datetime) -> str
 
 
 def _euphonic(language: str, before: str, last: str) -> str:
-    """Joins a list and its last item where the conjunction depends on how the item begins.
+    """Returns a list joined to its last item, with the conjunction that the beginning of the item requires.
 
-    CLDR's patterns cannot say so; ICU does the same for these two languages.
+    CLDR's patterns cannot express this; ICU does the same for these two languages.
     """
     sound = last.casefold()
     if language == "es" and before.endswith(" y ") and re.match(r"i|í|hi(?![ae])|hí", sound):
@@ -246,15 +246,15 @@ def _euphonic(language: str, before: str, last: str) -> str:
 
 
 def parse_locale(identifier: str) -> babel.Locale:
-    """Returns Babel's locale of an identifier in any case, with ``_`` or ``-``.
+    """Returns Babel's locale for an identifier in upper or lower case, with ``_`` or ``-``.
 
     Raises:
-      UserError: CLDR has no such locale; close ones are named.
+      UserError: CLDR has no such locale; the message suggests similar ones.
     """
     known = {known.casefold(): known for known in localedata.locale_identifiers()}
     name = identifier.replace("-", "_").casefold()
     if name not in known:
-        # A country's code in place of its language's is the usual mistake: cz for cs.
+        # The usual mistake is a country's code in place of the language's: cz for cs.
         spoken = get_global("likely_subtags").get(f"und_{name.upper()}", "").partition("_")[0]
         close = f" Did you mean {spoken!r}?" if spoken in known else suggest(name, known)
         raise UserError(

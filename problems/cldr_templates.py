@@ -1,8 +1,8 @@
 """The templates of the offline corpus: how atoms become phrases.
 
-A template is a tree of pieces. A leaf turns a few atoms into text (three numbers into a date); a combination joins the
-texts of its parts with glue that CLDR itself has for every locale: lists, brackets, dashes, date with time. Hence no
-template needs the grammar of any language.
+A template is a tree of pieces. A leaf turns a few atoms into text (three numbers into a date). A combination joins the
+texts of its parts with glue that CLDR has for every locale: lists, brackets, dashes, date with time. Hence no template
+needs the grammar of any language.
 """
 
 import dataclasses
@@ -20,19 +20,19 @@ class Piece(Protocol):
 
     @property
     def name(self) -> str:
-        """Its composition in words; equal names are equal pieces."""
+        """Its composition in words; pieces with equal names are equal."""
 
     @property
     def kinds(self) -> Sequence[str]:
-        """The kinds of the atoms that it takes, in order."""
+        """The kinds of the atoms that it needs, in order."""
 
     def text(self, voice: "Voice", keys: Sequence[Key]) -> str | None:
-        """Returns what a locale says for atoms with these keys; None where it cannot."""
+        """Returns the locale's text for atoms with these keys; None if the locale has none."""
         ...
 
 
 class Voice:
-    """A locale that remembers what its leaves said.
+    """A locale with a cache of its leaves' texts.
 
     Attributes:
       locale: The locale.
@@ -43,13 +43,13 @@ class Voice:
         self._said: dict[tuple[str, Sequence[Key]], str | None] = {}
 
     def say(self, leaf: "Leaf", keys: Sequence[Key]) -> str | None:
-        """Returns the text of a leaf, formatted at the first time only."""
+        """Returns the text of a leaf, which is formatted only once; None if the locale has none."""
         memory = leaf.name, tuple(keys)
         if memory not in self._said:
             try:
                 self._said[memory] = leaf.format(self.locale, *keys) or None
             except (LookupError, NotImplementedError, ValueError):
-                # No such pattern in this locale, one that Babel cannot fill (Chinese parts of the day), or no such day.
+                # The locale lacks the pattern, Babel cannot fill it (Chinese parts of the day), or the day is invalid.
                 self._said[memory] = None
         return self._said[memory]
 
@@ -69,7 +69,7 @@ class Leaf:
     format: Callable[..., str | None]
 
     def text(self, voice: Voice, keys: Sequence[Key]) -> str | None:
-        """Returns the leaf's text."""
+        """Returns the leaf's text; None if the locale has none."""
         return voice.say(self, keys)
 
 
@@ -88,7 +88,7 @@ class Combination:
         self._join = join
 
     def text(self, voice: Voice, keys: Sequence[Key]) -> str | None:
-        """Returns the parts' texts, joined; None where one of them has none."""
+        """Returns the joined texts of the parts; None if one of them has none."""
         texts = []
         start = 0
         for part in self._parts:
@@ -104,9 +104,9 @@ class Combination:
 # A list with "and", and one with "or".
 every = functools.partial(Combination, "and", lambda locale, texts: locale.listing("standard", texts))
 either = functools.partial(Combination, "or", lambda locale, texts: locale.listing("or", texts))
-# Something, and in brackets after it what specifies it.
+# A text, and in brackets after it its specification.
 within = functools.partial(Combination, "in", lambda locale, texts: locale.bracketed(texts[0], texts[1:]))
-# A heading, a colon and what it announces; two ends with a dash; a date with a time of day.
+# A heading, a colon and the text after it; two ends joined by a dash; a date with a time of day.
 head = functools.partial(Combination, "head", lambda locale, texts: locale.headed(*texts))
 span = functools.partial(Combination, "span", lambda locale, texts: locale.spanned(*texts))
 at = functools.partial(Combination, "at", lambda locale, texts: locale.at(*texts))
@@ -164,9 +164,9 @@ MONEY_IN_WORDS = Leaf("money_in_words", ("amount", "currency"), lambda locale, *
 LOCALE = within(LANGUAGE, TERRITORY)
 WRITTEN_LOCALE = within(LANGUAGE, SCRIPT, TERRITORY)
 
-# (template, how many pairs are made from it, fewer where it has fewer)
+# (template, number of pairs that are made from it; fewer if it does not have as many)
 TEMPLATES: Sequence[tuple[Piece, int]] = (
-    # Names, alone and in each other's company.
+    # Names, single and combined.
     *((name, 700) for name in (TERRITORY, LANGUAGE, CURRENCY, CITY, ZONE)),
     (LOCALE, 3000),
     (within(LANGUAGE, SCRIPT), 1000),

@@ -4,8 +4,8 @@ Cettolo et al. 2012, https://aclanthology.org/2012.eamt-1.60 (WIT3); the campaig
 https://aclanthology.org/2014.iwslt-evaluation.1 and https://aclanthology.org/2015.iwslt-evaluation.1. The talks are
 TED's, CC BY-NC-ND.
 
-One class reads them all; what papers did differently is class attributes of the variants, and each variant's docstring
-says what its paper prints and which slips of it are put right here. docs/corpora.md shows where files go.
+One class reads them all. The variants' class attributes say what papers did differently; each variant's docstring says
+what its paper prints and which of the paper's slips are corrected here. docs/corpora.md shows where files go.
 """
 
 import os
@@ -25,7 +25,7 @@ from t2t_ext.problems._ted_files import PlainFiles, TedFiles
 WIT3, PLAIN, STANFORD = "wit3", "plain", "stanford"
 DE_EN_URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 STANFORD_URL = "https://nlp.stanford.edu/projects/nmt/data/iwslt15.en-vi/"
-# As Hugging Face's data set mt_eng_vietnamese publishes them (dataset_infos.json).
+# From Hugging Face's data set mt_eng_vietnamese (dataset_infos.json).
 STANFORD_SHA256 = {
     f"{STANFORD_URL}train.en": "c26dfeed74b6bf3752f5ca552f2412456f0de153f7c804df8717931fb3a5c78a",
     f"{STANFORD_URL}train.vi": "707206edf2dc0280273952c7b70544ea8a1363aa69aaeb9d70514b888dc3067d",
@@ -38,24 +38,24 @@ _ALREADY_TOKENIZED = ("tokenized",)
 
 
 class IwsltProblem(ParallelFilesProblem):
-    """TED talks between two languages.
+    """TED talks in two languages.
 
-    Class attributes that say which, beside those of ``Problem``:
-      campaign: What the names of the evaluation sets begin with.
-      releases: WIT3's releases that hold the training text and the evaluation sets.
+    Class attributes that define a task, in addition to those of ``Problem``:
+      campaign: The beginning of the names of the evaluation sets.
+      releases: WIT3's releases that contain the training text and the evaluation sets.
       layouts: Layouts of raw files that can be read, the default first: ``wit3``, ``stanford`` or ``plain``.
-      dev_sets: The evaluation sets that are dev; none: every 23rd line of the cleaned training text.
-      test_sets: The evaluation sets that are test, by the value of the option ``test``; the default first.
-      url: Where the archive of a language pair, or the directory of files, can be downloaded; "" for nowhere.
-      published_tests: Number of lines of test by the value of the option ``test``.
+      dev_sets: The evaluation sets for dev; if empty, dev is every 23rd line of the cleaned training text.
+      test_sets: Value of the option ``test`` -> the evaluation sets for test; the default first.
+      url: Where the archive of a language pair, or the directory of files, can be downloaded; "" if it cannot.
+      published_tests: Value of the option ``test`` -> number of lines of test.
       resolve_entities: Whether ``&amp;`` in the XML of the evaluation sets becomes ``&``.
 
     Options:
       test: A key of ``test_sets``.
       layout: ``wit3``: WIT3's archive or the files in it. ``plain``: ``train``, ``valid`` and ``test``, each with the
-        endings of the languages, one sentence a line, tokenized (and lower-cased) already, as the widely used
-        preparation leaves them before its BPE; nothing is done to them. ``stanford``: Stanford's files of 2015.
-      train: Of the layout ``plain``, what the training files are called instead of ``train``.
+        languages as endings, one sentence per line, already tokenized (and lower-cased) like the output of the widely
+        used preparation before its BPE; they stay as they are. ``stanford``: Stanford's files of 2015.
+      train: For the layout ``plain``, the name of the training files if it is not ``train``.
     """
 
     campaign: ClassVar[str] = "IWSLT14"
@@ -92,7 +92,11 @@ class IwsltProblem(ParallelFilesProblem):
         self._pair = self.base().languages
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Gets and unpacks what is missing and can be got, and checks that all files are there."""
+        """Downloads and unpacks missing files if possible, and checks that all files are there.
+
+        Raises:
+          UserError: Files are missing or damaged.
+        """
         raw = self._raw_files(tmp_dir)
         raw.prepare(self.base_name, self._advice())
         if self._takes_dev_from_train:
@@ -142,7 +146,7 @@ class IwsltProblem(ParallelFilesProblem):
         )
 
     def _advice(self) -> str:
-        """Returns where files come from, for the message that some are missing."""
+        """Returns advice on where files come from, for the message that some are missing."""
         others = [f"layout={layout}" for layout in self.layouts if layout != self.layout]
         or_else = f" Or, with --problem_options={others[0]}, other files: see {page('corpora')}." if others else ""
         if self.layout != WIT3:
@@ -161,11 +165,11 @@ class IwsltProblem(ParallelFilesProblem):
 class TranslateDeenIwslt14(IwsltProblem):
     """German to English, 160,239 / 7,283 / 6,750 pairs as widely prepared: lower-cased, 10,000 joint byte-pair merges.
 
-    Training text with title and description lines, Moses tokens, 1 to 175 words, word ratio up to 1.5, every 23rd line
-    is dev. In evaluation sets ``’`` becomes ``'`` and entities stay as they are written (``R &amp; D`` in 8 lines of
-    test), so that the lines are exactly those that others score. ``test=recipe`` (the default) is dev2010, TEDX.dev2012
-    and tst2010 to tst2012; ``test=paper`` leaves out TEDX.dev2012, which papers do not name though most of them test on
-    it: 5,585 lines.
+    The training text includes title and description lines. It has Moses tokens, 1 to 175 words a sentence and a word
+    ratio up to 1.5; every 23rd line is dev. In evaluation sets ``’`` becomes ``'``. Entities there stay as written
+    (``R &amp; D`` in 8 lines of test), so that the lines are exactly those that others score. ``test=recipe`` (the
+    default) is dev2010, TEDX.dev2012 and tst2010 to tst2012. ``test=paper`` leaves out TEDX.dev2012, which papers do
+    not name although most of them test on it: 5,585 lines.
     """
 
     source_language, target_language = "de", "en"
@@ -188,8 +192,8 @@ class TranslateDeenIwslt14(IwsltProblem):
 class TranslateDeenIwslt14He2018(TranslateDeenIwslt14):
     """He et al. 2018: 153K / 7K, about 31,000 joint subwords.
 
-    The paper does not say how many merges gave them: 31,000 are made, and the size that comes out is printed. It names
-    four test sets; ``test=paper`` takes exactly these.
+    The paper does not give the number of merges, so 31,000 are learned and the resulting size is printed. It names four
+    test sets; ``test=paper`` uses exactly these.
     """
 
     approx_vocab_size = num_merges = 31_000
@@ -207,7 +211,7 @@ class TranslateDeenIwslt14Liu2020(TranslateDeenIwslt14):
 class TranslateRoenIwslt14(IwsltProblem):
     """Romanian to English, cased; dev is dev2010 and tst2010 to tst2012, test is tst2014; 32,000 joint merges.
 
-    That is Ampomah et al. 2021's preparation (182K pairs); the variants are named after the papers.
+    This is the preparation of Ampomah et al. 2021 (182K pairs); the variants are named after the papers.
     """
 
     source_language, target_language = "ro", "en"
@@ -222,7 +226,7 @@ class TranslateRoenIwslt14Ampomah2021(TranslateRoenIwslt14):
 
 @registry.register_problem
 class TranslateRoenIwslt14He2018(TranslateRoenIwslt14):
-    """He et al. 2018: 182K pairs, 39,000 joint subwords, cased BLEU. The paper does not say how many merges."""
+    """He et al. 2018: 182K pairs, 39,000 joint subwords, cased BLEU. The paper does not give the number of merges."""
 
     approx_vocab_size = num_merges = 39_000
 
@@ -231,7 +235,7 @@ class TranslateRoenIwslt14He2018(TranslateRoenIwslt14):
 class TranslateEsenIwslt14(IwsltProblem):
     """Spanish to English, cased; dev is dev2010 and tst2010 to tst2012, test is tst2014; 34,000 joint merges.
 
-    Papers count 181K (He et al. 2018) and 183K pairs (Ampomah et al. 2021) of the same text.
+    For the same text, papers count 181K pairs (He et al. 2018) and 183K pairs (Ampomah et al. 2021).
     """
 
     source_language, target_language = "es", "en"
@@ -246,7 +250,7 @@ class TranslateEsenIwslt14Ampomah2021(TranslateEsenIwslt14):
 
 @registry.register_problem
 class TranslateEsenIwslt14He2018(TranslateEsenIwslt14):
-    """He et al. 2018: 181K pairs, 34,000 joint subwords, cased BLEU. The paper does not say how many merges."""
+    """He et al. 2018: 181K pairs, 34,000 joint subwords, cased BLEU. The paper does not give the number of merges."""
 
     published = {TRAIN: 181_000}  # noqa: RUF012
 
@@ -262,8 +266,8 @@ class Iwslt15Problem(IwsltProblem):
 class TranslateEnviIwslt15(Iwslt15Problem):
     """English to Vietnamese, Stanford's tokenized files (Luong and Manning 2015): dev tst2012, test tst2013; cased.
 
-    21,000 joint merges and sacrebleu as in Ampomah et al. 2021. ``layout=wit3`` reads WIT3's archive instead, whose
-    text is not tokenized.
+    21,000 joint merges and sacrebleu as in Ampomah et al. 2021. ``layout=wit3`` reads WIT3's archive instead; its text
+    is not tokenized.
     """
 
     source_language, target_language = "en", "vi"
@@ -285,7 +289,7 @@ class TranslateEnviIwslt15Ampomah2021(TranslateEnviIwslt15):
 class TranslateEnfrIwslt15(Iwslt15Problem):
     """English to French, cased; dev is tst2013, test tst2014 and tst2015; 31,000 joint merges.
 
-    That is Ampomah et al. 2021's preparation (207K pairs), which it gives for French to English and back.
+    This is the preparation of Ampomah et al. 2021 (207K pairs), who use it for French to English and the reverse.
     """
 
     source_language, target_language = "en", "fr"

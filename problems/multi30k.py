@@ -1,7 +1,8 @@
-"""Multi30k: captions of images in English, translated into German and French.
+"""Multi30k: English captions of images, translated into German and French.
 
 Elliott et al. 2016, https://aclanthology.org/W16-3210 (German) and Elliott et al. 2017,
-https://aclanthology.org/W17-4718 (French); the raw text of task 1. Dev is ``val``, test is ``test_2016_flickr``.
+https://aclanthology.org/W17-4718 (French). The text is the raw text of task 1; dev is ``val``, test is
+``test_2016_flickr``.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""NIST's Chinese-English: the user's licensed corpora of the Linguistic Data Consortium, and MT02 to MT06.
+"""NIST's Chinese-English: corpora of the Linguistic Data Consortium that the user has licensed, and MT02 to MT06.
 
-As Zhou et al. 2019 (https://aclanthology.org/Q19-1006) use it: 2.0M training pairs of seven LDC corpora, MT02 as dev,
-MT03 to MT06 as tests with four references each; nothing of it is free. docs/corpora.md shows where files go.
+As in Zhou et al. 2019 (https://aclanthology.org/Q19-1006): 2.0M training pairs from seven LDC corpora, MT02 as dev,
+MT03 to MT06 as tests with four references each. None of this is free. docs/corpora.md shows where files go.
 """
 
 import os
@@ -40,17 +40,18 @@ _SEGMENTERS = ("jieba", "characters", "segmented")
 
 @registry.register_problem
 class TranslateZhenNist(ParallelFilesProblem):
-    """Chinese to English, 2.0M pairs; dev is MT02, tests are mt03 to mt06, four references each.
+    """Chinese to English, 2.0M pairs; dev is MT02, tests are mt03 to mt06 with four references each.
 
-    Both sides have a vocabulary of their own: 30,000 merges each, limited to the 30,000 most frequent subwords. English
-    is lower-cased, as the scores ignore case (``multi_bleu_uc``). The paper segments Chinese into words with Stanford's
-    segmenter, a Java program: give files that it has segmented (``words=segmented``), or let jieba do it.
+    Each side has its own vocabulary: 30,000 merges, limited to the 30,000 most frequent subwords. English is
+    lower-cased because the scores ignore case (``multi_bleu_uc``). The paper segments Chinese into words with
+    Stanford's segmenter, a Java program. Give files that it has segmented (``words=segmented``), or let jieba do it.
 
     Options:
       layout: ``ldc``: folders or archives named after the corpora (``LDC2002T01``) and the evaluation sets (``mt03``).
         ``plain``: ``train.zh``, ``train.en``, ``mt02.zh``, ``mt02.en0`` to ``mt02.en3``, and so on.
-      words: How Chinese becomes words: ``jieba``, ``characters``, or ``segmented`` where spaces separate them.
-      corpora: Of the layout ``ldc``, catalog numbers to take instead of all seven, separated by commas.
+      words: How Chinese is segmented into words: ``jieba``, ``characters``, or ``segmented`` if spaces already separate
+        them.
+      corpora: For the layout ``ldc``, catalog numbers of the corpora to use instead of all seven, separated by commas.
     """
 
     source_language, target_language = "zh", "en"

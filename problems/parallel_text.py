@@ -1,4 +1,4 @@
-"""The user's own parallel text, given by flags, without any code."""
+"""Problems for the user's own parallel text, which is given by flags and needs no code."""
 
 import dataclasses
 import filecmp
@@ -34,10 +34,10 @@ class TranslateParallelText(MixedTranslationProblem):
     """The user's files: line-aligned, tab-separated, TMX, segments (SGML, WIT3's XML and tags), Parquet, JSON lines.
 
     The format of a file is recognized by its content (``t2t_ext.data.corpora.formats``). Each may be compressed (.gz,
-    .bz2, .xz, .zst) or lie in an archive: ``corpus.tgz:de-en/train.de``.
+    .bz2, .xz, .zst) or be in an archive: ``corpus.tgz:de-en/train.de``.
 
-    Options are the fields of ``OwnTextOptions``. Several pairs of training files are separated by commas; several dev
-    or test targets are several reference translations. Without a target, the source holds both sides.
+    Options are the fields of ``OwnTextOptions``. Several pairs of training files are separated by commas. Several dev
+    or test targets are several reference translations. If there is no target, the source file has both sides.
     """
 
     path_options = ("train_source", "train_target", "dev_source", "dev_target", "test_source", "test_target")
@@ -45,7 +45,7 @@ class TranslateParallelText(MixedTranslationProblem):
     options_class: ClassVar[type[OwnTextOptions]] = OwnTextOptions
 
     def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
-        """Makes the problem; reads nothing yet. Without any files it can find data that were generated before."""
+        """Makes the problem; reads nothing yet. Without any files it can use data that were generated before."""
         given = self.options_class(**options)
         super().__init__(
             name=name,
@@ -62,7 +62,11 @@ class TranslateParallelText(MixedTranslationProblem):
         self._counts: dict[PairSource, int] = {}
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Checks that all files are there."""
+        """Checks that all files are there, and that source and target are not the same text.
+
+        Raises:
+          UserError: A file is missing, lacks one of the two sides, or is its own translation.
+        """
         del tmp_dir
         if not self._files[TRAIN]:
             raise UserError(
@@ -80,7 +84,7 @@ class TranslateParallelText(MixedTranslationProblem):
                     _refuse_same_text(split, source, target)
 
     def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairSource]:
-        """Returns the files of a split; those of train, where the dev set is held out of it."""
+        """Returns the files of a split; for a dev set that is held out of the training text, those of train."""
         del tmp_dir
         return self._files[split] or (self._files[TRAIN] if split == DEV else ())
 
@@ -120,14 +124,14 @@ class TranslateParallelText(MixedTranslationProblem):
 
     @functools.cached_property
     def multiple_references(self) -> bool:  # type: ignore[override]
-        """Whether a dev or test set has several translations; looks into files that are there."""
-        splits = (DEV if self._named[DEV] else TRAIN, TEST)  # what is held out has the training text's references
+        """Whether a dev or test set has several translations; looks into the files if they exist."""
+        splits = (DEV if self._named[DEV] else TRAIN, TEST)  # a held-out dev set has the training text's references
         sources = (self._pair_source(split, *paths) for split in splits for paths in self._named[split])
         return not self.turned and any(map(_has_references, sources))
 
     @functools.cached_property
     def _files(self) -> dict[str, tuple[PairSource, ...]]:
-        """The files of every split; reads the beginnings of those that are there, so only when they are needed."""
+        """Split -> its files. Created on demand, because it reads the beginning of each existing file."""
         found = {split: [self._pair_source(split, *paths) for paths in named] for split, named in self._named.items()}
         takes = [getattr(each, "columns", ()) or isinstance(each, RowFile) for each in itertools.chain(*found.values())]
         if self._columns and takes and not any(takes):
@@ -138,7 +142,7 @@ class TranslateParallelText(MixedTranslationProblem):
         return {split: self._as_corpora(split, each) for split, each in found.items()}
 
     def _paired(self, split: str) -> tuple[tuple[pathlib.Path, ...], ...]:
-        """Returns the files that the options of a split name: source and translations."""
+        """Returns the files that the options name for a split; each entry has a source and its translations."""
         sources, targets = ([*self._paths(f"{split}_{side}")] for side in ("source", "target"))
         if not sources:
             if targets:
@@ -163,7 +167,7 @@ class TranslateParallelText(MixedTranslationProblem):
         )  # fmt: skip
 
     def _as_corpora(self, split: str, pairs: Sequence[PairSource]) -> tuple[PairSource, ...]:
-        """Returns the files of a split with their weights and tags, from the source to the target of this problem."""
+        """Returns the files of a split with their weights and tags, in the direction of this problem."""
         if self.turned:
             pairs = [corpora.ReversedPairs(files) for files in pairs]
         if split != TRAIN:
@@ -187,7 +191,7 @@ class TranslateParallelText(MixedTranslationProblem):
         return tuple(corpus for corpus in mixed if corpus.weight)
 
     def _checked_default_tag(self, tag: str) -> str:
-        """Returns the tag of what has none of its own."""
+        """Returns the default tag; raises a UserError if it is not one of the training tags."""
         if tag and tag not in self.tags:
             raise UserError(
                 f"--default_tag={tag} is not one of --train_tags: {', '.join(self.tags) or 'none is given'}."
@@ -212,7 +216,7 @@ class TranslateParallelText(MixedTranslationProblem):
         return sum(self._lines(files) for files in self._files[TRAIN])
 
     def _held_out_lines(self) -> list[int]:
-        """Returns which lines of the training text, counted from 1 through all files, are the dev set."""
+        """Returns the line numbers of the held-out dev set, counted from 1 through all training files."""
         lines = self._training_lines()
         if not lines:
             paths = ", ".join(str(path) for files in self._files[TRAIN] for path in files.paths)
@@ -232,7 +236,7 @@ def _untagged(files: PairSource, source: str) -> str:
 
 
 def _require_tabs(split: str, path: pathlib.Path) -> None:
-    """Raises a UserError where a file that should hold both sides holds one: most of its first lines have no tab."""
+    """Raises a UserError if a file that should have both sides has only one: most of its first lines have no tab."""
     if not inputs.is_file(raw_files.on_disk(path)) or formats.format_of(path) != formats.PLAIN:
         return
     lines = [line for line in itertools.islice(readers.read_lines(path), _LINES_LOOKED_AT) if line.strip()]
@@ -247,8 +251,9 @@ def _require_tabs(split: str, path: pathlib.Path) -> None:
 
 
 def _refuse_same_text(split: str, source: pathlib.Path, target: pathlib.Path) -> None:
-    """Raises a UserError where the text of a split is its own translation."""
-    missing = not all(inputs.is_file(raw_files.on_disk(path)) for path in (source, target))  # of a corpus of weight 0
+    """Raises a UserError if the source and target of a split are the same text."""
+    # Files of a corpus of weight 0 may be missing.
+    missing = not all(inputs.is_file(raw_files.on_disk(path)) for path in (source, target))
     if missing or formats.format_of(source) == formats.SEGMENTS:  # one marked-up file may hold both sides
         return
     advice = (
@@ -261,7 +266,7 @@ def _refuse_same_text(split: str, source: pathlib.Path, target: pathlib.Path) ->
         return
     if os.path.samefile(source, target):
         raise UserError(f"--{split}_source and --{split}_target are the same file, {source}. {advice}")
-    both_are_files = source.is_file() and target.is_file()  # what comes out of a pipe comes once
+    both_are_files = source.is_file() and target.is_file()  # a pipe can be read only once
     if both_are_files and source.stat().st_size and filecmp.cmp(source, target, shallow=False):
         raise UserError(
             f"--{split}_source={source} and --{split}_target={target} are copies of the same text. {advice}"
@@ -269,7 +274,7 @@ def _refuse_same_text(split: str, source: pathlib.Path, target: pathlib.Path) ->
 
 
 def _distinct(paths: Sequence[pathlib.Path]) -> list[str]:
-    """Returns names of files, with as many of their folders as tell them apart, numbers added where nothing does."""
+    """Returns distinct names of files, with as many of their folders as this needs; equal paths get numbers."""
     for depth in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(pathlib.Path(*path.parts[-depth:])) for path in paths]
         if len(set(names)) == len(names):
@@ -302,7 +307,7 @@ def _known_encodings(text: str) -> tuple[str, ...]:
 
 
 def _has_references(files: PairSource) -> bool:
-    """Says whether the files hold more than one translation of a sentence."""
+    """Returns whether the files have more than one translation of a sentence."""
     match files:
         case PairFiles():
             return bool(files.references) or len(files.columns) > 2

@@ -1,7 +1,8 @@
-"""Summaries of texts: CNN/Daily Mail as papers use it, and texts of the user's own.
+"""Summarization: CNN/Daily Mail as papers use it, and the user's own texts.
 
-Hermann et al. 2015 (https://arxiv.org/abs/1506.03340) collected the articles with their highlights, See et al. 2017
-(https://aclanthology.org/P17-1099) made summaries of them without replacing names, and read 400 words of an article.
+Hermann et al. 2015 (https://arxiv.org/abs/1506.03340) collected the articles with their highlights. See et al. 2017
+(https://aclanthology.org/P17-1099) made summaries of the highlights, did not anonymize names, and read 400 words of an
+article.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ from t2t_ext.problems.tfds import NamedTexts, TfdsOptions, TranslateTfds
 SOURCE_WORDS, TARGET_WORDS = 400, 100
 TFDS, STORIES, OPENNMT, PLAIN = "tfds", "stories", "opennmt", "plain"
 _LAYOUTS = (TFDS, STORIES, OPENNMT, PLAIN)
-# Of each split the names that the files and lists of the corpus have for it.
+# Split -> its name in the corpus's files and lists.
 _NAMES = {TRAIN: "train", DEV: "val", TEST: "test"}
 _TFDS_NAMES = {TRAIN: "train", DEV: "validation", TEST: "test"}
 _ENDINGS = {OPENNMT: ("txt.src", "txt.tgt.tagged"), PLAIN: ("source", "target")}
@@ -47,7 +48,7 @@ def _tagged(sample: Sample) -> Sample:
 def _truncated(samples: Iterator[Sample], source_words: int, target_words: int) -> Iterator[Sample]:
     """Yields training samples truncated to the lengths that are trained on.
 
-    The source is truncated by a step, too, when its words have been found; they are at least as many as whitespace
+    A text step truncates the source once more after tokenization, which yields at least as many words as whitespace
     separates.
     """
     beginning = document_steps.FirstWords("", count=source_words) if source_words else None
@@ -71,26 +72,27 @@ def _checked_words(source_words: int, target_words: int) -> None:
 class SummarizeCnnDailymail(ParallelFilesProblem):
     """CNN/Daily Mail: 287,226 articles with highlights of 3.75 sentences; dev 13,368, test 11,490.
 
-    Articles are lower-cased and truncated after 400 words, summaries that are trained on after 100; those of dev and
-    test sets are whole. Generated summaries are scored by ROUGE.
+    Articles are lower-cased and truncated after 400 words. Summaries are truncated after 100 words for training, but
+    not in dev and test sets. Generated summaries are scored by ROUGE.
 
     Options:
       layout: ``tfds``: tensorflow-datasets' ``cnn_dailymail``. ``stories``: the published story files in
-        ``cnn/stories`` and ``dailymail/stories`` and the lists ``all_train.txt``, ``all_val.txt`` and ``all_test.txt``
-        of their URLs, there or in ``url_lists``. ``opennmt``: ``train.txt.src``, ``train.txt.tgt.tagged`` and likewise
-        ``val`` and ``test``, tokenized. ``plain``: ``train.source``, ``train.target`` and likewise ``val`` and
-        ``test``. Sentences may be between ``<t>`` and ``</t>`` or ``<s>`` and ``</s>``, or ``<q>`` between them.
-      tokenized: Whether the text is tokenized already, of the layouts ``stories`` and ``plain``.
-      publishers: Of the layout ``stories``, ``cnn`` or ``dailymail`` instead of both.
+        ``cnn/stories`` and ``dailymail/stories``, and the lists of their URLs (``all_train.txt``, ``all_val.txt`` and
+        ``all_test.txt``), in the same place or in ``url_lists``. ``opennmt``: ``train.txt.src``,
+        ``train.txt.tgt.tagged`` and the same for ``val`` and ``test``, tokenized. ``plain``: ``train.source``,
+        ``train.target`` and the same for ``val`` and ``test``. Each sentence may be between ``<t>`` and ``</t>`` or
+        ``<s>`` and ``</s>``, or ``<q>`` may separate sentences.
+      tokenized: For the layouts ``stories`` and ``plain``, whether the text is already tokenized.
+      publishers: For the layout ``stories``, ``cnn`` or ``dailymail`` instead of both.
       source_words: How many words of an article are read; 0: all.
       target_words: How many words of a summary are trained on; 0: all.
-      tfds_dir: Where tensorflow-datasets keeps its data; ``tensorflow_datasets`` in ``--tmp_dir`` where not given.
+      tfds_dir: Where tensorflow-datasets keeps its data; by default ``tensorflow_datasets`` in ``--tmp_dir``.
     """
 
     source_language = target_language = "en"
     reversible = False
     approx_vocab_size = 32768
-    max_length_ratio = 0.0  # a summary is short
+    max_length_ratio = 0.0  # no limit: a summary is short
     scoring = "rouge"
     path_options = ("tfds_dir",)
     published = {TRAIN: 287_226, DEV: 13_368, TEST: 11_490}  # noqa: RUF012
@@ -199,14 +201,14 @@ class SummaryWords(StrictParams):
 
 
 class _Summaries(ParallelFilesProblem):
-    """What problems of texts and summaries have in common, beside what reads them."""
+    """What problems of texts and summaries have in common, apart from reading the files."""
 
     reversible = False
     max_length_ratio = 0.0
     approx_vocab_size = 32768
 
     def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
-        """Makes the problem; reads nothing yet. Without options it can find data that were generated before."""
+        """Makes the problem; reads nothing yet. Without options it can use data that were generated before."""
         words = SummaryWords(**{name: options[name] for name in SummaryWords.names() if name in options})
         _checked_words(words.source_words, words.target_words)
         super().__init__(name=name, was_reversed=was_reversed, **options)
@@ -216,24 +218,24 @@ class _Summaries(ParallelFilesProblem):
         self.scoring = "rouge" if self.target_language.lower()[:2] in ("", "en") else "rouge_unicode"
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
-        """Yields the pairs of a split, summaries' sentences between ``<t>`` and ``</t>``; truncates those of train."""
+        """Yields a split's pairs, with each summary sentence between ``<t>`` and ``</t>``; truncates pairs of train."""
         found = map(_tagged, super().samples(split, tmp_dir))
         return _truncated(found, self.source_words, self.target_words) if split == TRAIN else found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SummaryTextOptions(SummaryWords, OwnTextOptions):
-    """Options of ``summarize_text``: those of ``translate_parallel_text``, and how much of a text is read."""
+    """Options of ``summarize_text``: those of ``translate_parallel_text``, and how many words of a text are read."""
 
 
 @registry.register_problem
 class SummarizeText(_Summaries, TranslateParallelText):
     """The user's texts and summaries: line-aligned, tab-separated, or any format of ``translate_parallel_text``.
 
-    Sentences of a summary may be marked, by ``<t>`` and ``</t>``, ``<s>`` and ``</s>`` or ``<q>`` in between: the model
-    learns where they end, users do not see the marks, and ROUGE-Lsum is computed of them.
+    The sentences of a summary may be marked by ``<t>`` and ``</t>``, ``<s>`` and ``</s>``, or ``<q>`` in between. The
+    model then learns where sentences end, and ROUGE-Lsum uses them; users do not see the marks.
 
-    Options are the fields of ``SummaryTextOptions``, those of ``translate_parallel_text`` among them.
+    Options are the fields of ``SummaryTextOptions``, which include those of ``translate_parallel_text``.
     """
 
     options_class = SummaryTextOptions
@@ -241,14 +243,14 @@ class SummarizeText(_Summaries, TranslateParallelText):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SummaryTfdsOptions(SummaryWords, TfdsOptions):
-    """Options of ``summarize_tfds``: those of ``translate_tfds``, and how much of a text is read."""
+    """Options of ``summarize_tfds``: those of ``translate_tfds``, and how many words of a text are read."""
 
 
 class TfdsSummaries(NamedTexts):
-    """A split of texts and summaries; several lines of a summary are its sentences."""
+    """A split of texts and summaries; if a summary has several lines, they are its sentences."""
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields text and summary; those of which one is empty are dropped and counted."""
+        """Yields text and summary; pairs with an empty text or summary are dropped and counted."""
         for _, (text, summary) in self._decoded(report, wanted):
             lines = [line for line in summary.split("\n") if line.strip()]
             if text.strip() and lines:
@@ -259,7 +261,7 @@ class TfdsSummaries(NamedTexts):
 
 @registry.register_problem
 class SummarizeTfds(_Summaries, TranslateTfds):
-    """Texts and summaries of tensorflow-datasets, such as ``dataset=xsum,source=document,target=summary``.
+    """Texts and summaries from tensorflow-datasets, such as ``dataset=xsum,source=document,target=summary``.
 
     Options are the fields of ``SummaryTfdsOptions``.
     """

@@ -1,4 +1,4 @@
-"""Any data set of tensorflow-datasets that has two texts in an example, by name."""
+"""Problems for any data set of tensorflow-datasets whose examples have two texts; the data set is given by name."""
 
 import dataclasses
 import os
@@ -25,8 +25,8 @@ class NamedDataset(TfdsDataset):
     """A data set by its name in tensorflow-datasets; ``languages`` are the names of its texts.
 
     Attributes:
-      config: Its configuration, such as ``pt_to_en``; empty where it has none.
-      version: One that has been prepared; empty for the newest.
+      config: Its configuration, such as ``pt_to_en``; empty if it has none.
+      version: A prepared version; empty for the newest.
     """
 
     config: str = ""
@@ -34,16 +34,16 @@ class NamedDataset(TfdsDataset):
 
     @property
     def config_name(self) -> str:
-        """``pt_to_en``."""
+        """The name of the configuration, such as ``pt_to_en``."""
         return self.config
 
     @property
     def title(self) -> str:
-        """``ted_hrlr_translate/pt_to_en:1.0.0``."""
+        """The full name, such as ``ted_hrlr_translate/pt_to_en:1.0.0``."""
         return super().title + (f":{self.version}" if self.version else "")
 
     def directory(self, data_dir: pathlib.Path) -> pathlib.Path | None:
-        """Returns where its files are; None where it has not been prepared."""
+        """Returns the folder of its files; None if it has not been prepared."""
         newest = super().directory(data_dir)
         if not self.version or newest is None:
             return newest
@@ -51,7 +51,7 @@ class NamedDataset(TfdsDataset):
         return chosen if chosen.is_dir() else None
 
     def prepare(self, data_dir: pathlib.Path, manual_dir: pathlib.Path, otherwise: str) -> None:
-        """Has it downloaded and prepared; see TfdsDataset. Raises a UserError where the name is not one."""
+        """Has the data set downloaded and prepared; see TfdsDataset. Raises a UserError for an unknown name."""
         if not self.directory(data_dir):
             tfds = imported(f"{self.title} is not in {data_dir} and", otherwise, self.extra)
             known = tfds.list_builders(with_community_datasets=False)
@@ -74,10 +74,10 @@ class NamedDataset(TfdsDataset):
 
 
 class NamedTexts(TfdsPairs):
-    """A split of a data set whose texts are features of any depth."""
+    """A split of a data set whose texts are features, possibly nested."""
 
     def text(self, features: Mapping[str, Any], name: str) -> bytes:
-        """Returns a text by its feature's name, by the last part of it, or by language among several of an example."""
+        """Returns a text by its feature's name, by the name's last part, or by language if an example has several."""
         if name in features:
             return features[name].bytes_list.value[0]
         outer, _, language = name.rpartition("/")
@@ -88,10 +88,10 @@ class NamedTexts(TfdsPairs):
             languages = list(found.bytes_list.value) if last == "language" and inside.endswith(outer) else []
             if language.encode() in languages:
                 return features[f"{inside}/translation"].bytes_list.value[languages.index(language.encode())]
-        return b""  # of many languages, an example need not have these
+        return b""  # in a data set of many languages, an example need not have this one
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields the pairs; those of which a side is empty, in dev and test sets, too, are dropped and counted."""
+        """Yields the pairs; pairs with an empty side are dropped and counted, also in dev and test sets."""
         for pair in super().read(report, wanted):
             if all(map(str.strip, pair)):
                 yield pair
@@ -99,7 +99,7 @@ class NamedTexts(TfdsPairs):
                 report.drops["empty"] += 1
 
     def check_names(self) -> None:
-        """Raises a UserError where the data set has no text of a name."""
+        """Raises a UserError if the data set has no text with the name of source or target."""
         features = self._reader().info.features
         names = sorted(_texts(features))
         for option, name in zip(("source", "target"), self.languages, strict=True):
@@ -111,12 +111,12 @@ class NamedTexts(TfdsPairs):
 
 
 def _texts(features: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields the names of the texts among features; of several languages in an example, each language's."""
+    """Yields the names of the texts among features; one per language if an example has several."""
     for name, feature in features.items():
         languages = getattr(feature, "languages", None)
         if languages and "language" in feature:
             yield from (f"{prefix}{name}/{language}" for language in languages)
-        elif hasattr(feature, "items"):  # a dict of features, which is no Mapping
+        elif hasattr(feature, "items"):  # a dict of features, which is not a Mapping
             yield from _texts(feature, f"{prefix}{name}/")
         elif type(feature).__name__ == "Text":
             yield prefix + name
@@ -139,7 +139,7 @@ class TfdsOptions(StrictParams):
 
 @registry.register_problem
 class TranslateTfds(ParallelFilesProblem):
-    """A data set of tensorflow-datasets by name: all of ``tfds.translate``, and any other with two texts.
+    """A data set of tensorflow-datasets by name: any of ``tfds.translate``, and any other with two texts.
 
     Options are the fields of ``TfdsOptions``.
     """
@@ -151,7 +151,7 @@ class TranslateTfds(ParallelFilesProblem):
     texts_class: ClassVar[type[NamedTexts]] = NamedTexts
 
     def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
-        """Makes the problem; reads nothing yet. Without options it can find data that were generated before."""
+        """Makes the problem; reads nothing yet. Without options it can use data that were generated before."""
         given = self.options_class(**options)
         self._texts = (given.source, given.target)
         last = [text.rpartition("/")[2] for text in self._texts]
@@ -176,7 +176,7 @@ class TranslateTfds(ParallelFilesProblem):
         self.splits = (TRAIN, DEV) if given.test_split == NO_SPLIT else (TRAIN, DEV, TEST)
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Has tensorflow-datasets prepare its data set, and checks that it has the texts and the splits."""
+        """Has tensorflow-datasets prepare the data set, and checks that it has the texts and the splits."""
         missing = [name for name in ("dataset", "source", "target") if name not in self._options]
         if missing:
             raise UserError(f'{self.base_name} needs {" and ".join(missing)}: --problem_options="{_EXAMPLE}".')

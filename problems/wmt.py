@@ -1,8 +1,8 @@
 """WMT's news translation tasks as the papers used them: English-German, -French, -Romanian and Russian-English.
 
 The corpora are statmt.org's (https://www.statmt.org/wmt14/, wmt16, wmt18). ``wmt_files.toml`` lists where every file
-is; docs/corpora.md says how many pairs it has, and which slips of the papers are put right here. What papers did
-differently is class attributes of the variants.
+is; docs/corpora.md says how many pairs it has, and which slips of the papers are corrected here. The variants' class
+attributes say what papers did differently.
 
 Papers: he2018 is Layer-Wise Coordination (He et al., NeurIPS 2018), zhou2019 is SB-NMT (Zhou et al., TACL 2019),
 liu2020 is Layer-Wise Cross-View Decoding (Liu et al. 2020), ampomah2021 is the Dual Contextual module (Ampomah et al.
@@ -23,16 +23,16 @@ def _frozen(**values: Any) -> Mapping[str, Any]:
     return types.MappingProxyType(values)
 
 
-# Of the recipes that gave 4.5M and 36M pairs: clean-corpus-n.perl 1 80 (ratio 9), and 1 175 with a ratio of 1.5.
+# Settings of the recipes that yield 4.5M and 36M pairs: clean-corpus-n.perl 1 80 (ratio 9), and 1 175 with ratio 1.5.
 _CLEANING_80 = _frozen(min_words=1, max_words=80, max_word_ratio=9.0)
 _CLEANING_175 = _frozen(min_words=1, max_words=175, max_word_ratio=1.5)
 
 
 @registry.register_problem
 class TranslateEndeWmt14(WmtProblem):
-    """English to German, WMT14: Europarl v7, Common Crawl, News Commentary v9; 32,000 merges, some 37,000 subwords.
+    """English to German, WMT14: Europarl v7, Common Crawl, News Commentary v9; 32,000 merges, about 37,000 subwords.
 
-    Scored by tokenized BLEU after splitting compounds, as tensor2tensor's get_ende_bleu.sh. Dev is newstest2013.
+    Scored by tokenized BLEU after splitting compounds, like tensor2tensor's get_ende_bleu.sh. Dev is newstest2013.
     """
 
     source_language, target_language = "en", "de"
@@ -75,7 +75,7 @@ class TranslateEndeWmt14Zhou2019(TranslateEndeWmt14):
 
 @registry.register_problem
 class TranslateEndeWmt14Liu2020(TranslateEndeWmt14):
-    """Liu et al. 2020: as the base problem. The paper gives neither size nor subwords; they are fairseq's recipe's."""
+    """Liu et al. 2020: like the base problem. The paper gives no size and no subwords; they follow fairseq's recipe."""
 
 
 @registry.register_problem
@@ -93,7 +93,8 @@ class TranslateEndeWmt14Ampomah2021(TranslateEndeWmt14):
 class TranslateEnfrWmt14(WmtProblem):
     """English to French, WMT14: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9; 36M after cleaning of 41M.
 
-    fairseq's recipe: punctuation normalized, hyphens split off, BPE of 40,000, at most 175 words, a ratio of 1.5.
+    Prepared like fairseq's recipe: punctuation normalized, hyphens split off, BPE of 40,000, at most 175 words, a ratio
+    of at most 1.5.
     """
 
     source_language, target_language = "en", "fr"
@@ -111,16 +112,16 @@ class TranslateEnfrWmt14(WmtProblem):
 
 @registry.register_problem
 class TranslateEnfrWmt14Liu2020(TranslateEnfrWmt14):
-    """Liu et al. 2020: as the base problem."""
+    """Liu et al. 2020: like the base problem."""
 
 
 @registry.register_problem
 class TranslateEnroWmt16(WmtProblem):
     """English to Romanian, WMT16: Europarl v8, SETIMES 2 and back-translations; detokenized BLEU.
 
-    The back-translations are Sennrich et al.'s (https://data.statmt.org/rsennrich/wmt16_backtranslations/): of
-    ``translate_enro_wmt16`` Romanian news with machine-made English, of ``translate_enro_wmt16_rev`` English news with
-    machine-made Romanian; so the two have data files of their own. Weight 0 leaves them out.
+    The back-translations are Sennrich et al.'s (https://data.statmt.org/rsennrich/wmt16_backtranslations/):
+    ``translate_enro_wmt16`` has Romanian news with machine-made English, ``translate_enro_wmt16_rev`` has English news
+    with machine-made Romanian. So the two problems have separate data files. Weight 0 leaves the back-translations out.
     """
 
     source_language, target_language = "en", "ro"
@@ -135,9 +136,9 @@ class TranslateEnroWmt16(WmtProblem):
 
 @registry.register_problem
 class TranslateEnroWmt16He2018(TranslateEnroWmt16):
-    """He et al. 2018: as the base problem.
+    """He et al. 2018: like the base problem.
 
-    The paper prints newstest2013 and newstest2014 as dev, which do not exist in Romanian; newsdev2016 is taken.
+    The paper prints newstest2013 and newstest2014 as dev, which do not exist in Romanian; newsdev2016 is used instead.
     """
 
 
@@ -145,7 +146,7 @@ class TranslateEnroWmt16He2018(TranslateEnroWmt16):
 class TranslateRuenWmt18(WmtProblem):
     """Russian to English, WMT18: ParaCrawl, Common Crawl, News Commentary v13, Yandex; without UN and Wiki Headlines.
 
-    50,000 merges, some 52,000 subwords; uncased tokenized BLEU. Dev is newstest2017, test newstest2018.
+    50,000 merges, about 52,000 subwords; uncased tokenized BLEU. Dev is newstest2017, test is newstest2018.
     """
 
     source_language, target_language = "ru", "en"
@@ -158,4 +159,4 @@ class TranslateRuenWmt18(WmtProblem):
 
 @registry.register_problem
 class TranslateRuenWmt18Zhou2019(TranslateRuenWmt18):
-    """Zhou et al. 2019: as the base problem."""
+    """Zhou et al. 2019: like the base problem."""
