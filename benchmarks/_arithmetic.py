@@ -1,7 +1,7 @@
-"""Multiplications of matrix products, counted from a model's sizes.
+"""Counts the multiplications in a model's matrix products from the model's sizes.
 
-A product [n, k] x [k, m] has n k m of them, and as many additions. What is not a product of matrices (norms, softmax,
-dropout, gates) is left out: at these widths it is below one per cent of the arithmetic, whatever it is of the time.
+A product [n, k] x [k, m] has n k m multiplications, and as many additions. Everything else (norms, softmax, dropout,
+gates) is left out: at these widths it is below one percent of the arithmetic, whatever its share of the time.
 
 Legend: d hidden size, f feed-forward width, S source tokens, T target tokens.
 """
@@ -15,10 +15,10 @@ _SYNCHRONOUS, _ASYNCHRONOUS = "synchronous_transformer", "asynchronous_transform
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What the products of a model's layers depend on.
+    """Counts multiplications of parts of a model; the sizes come from its hparams.
 
     Attributes:
-      hparams: The model's.
+      hparams: The model's hparams.
       model: Its registered name.
     """
 
@@ -27,7 +27,7 @@ class Sizes:
 
     @property
     def coordinated(self) -> bool:
-        """Whether source and target have one stack, and a target layer looks at the same layer's input."""
+        """Whether source and target share one stack, where a target layer attends to the same layer's input."""
         return self.model == "layer_coordination"
 
     @property
@@ -37,46 +37,49 @@ class Sizes:
 
     @property
     def channels(self) -> int:
-        """Channels of keys and of values together."""
+        """Number of channels of keys and values together."""
         hparams = self.hparams
         return (hparams.attention_key_channels or hparams.hidden_size) + (
             hparams.attention_value_channels or hparams.hidden_size
         )
 
     def queries(self, positions: float) -> float:
-        """Queries alone of so many positions."""
+        """Returns the multiplications for the query projection at this number of positions."""
         return positions * self.hparams.hidden_size * (self.hparams.attention_key_channels or self.hparams.hidden_size)
 
     @property
     def feed_forward(self) -> float:
-        """Of a position in a feed-forward sublayer."""
+        """Multiplications per position in a feed-forward sublayer."""
         hparams = self.hparams
         return (3 if hparams.ffn_activation in _GATED else 2) * hparams.hidden_size * hparams.filter_size
 
     def rows(self, positions: float) -> float:
-        """Queries and output, or keys and values, of so many positions."""
+        """Returns the multiplications for projecting queries and output, or keys and values, at these positions."""
         return positions * self.hparams.hidden_size * self.channels
 
     def looks(self, queries: float, memory: float) -> float:
-        """Logits and sums of so many queries that look at so much."""
+        """Returns the multiplications for attention logits and weighted sums of queries over memory positions."""
         return queries * memory * self.channels
 
     def attention(self, queries: float, memory: float, looks: int = 1) -> float:
-        """Projections of the queries and of the memory, and every look at it."""
+        """Returns the multiplications for the projections of queries and memory, and for ``looks`` attentions to it."""
         return self.rows(queries) + self.rows(memory) + looks * self.looks(queries, memory)
 
     def is_dual(self, layer: int, *, decoder: bool) -> bool:
-        """Whether a layer, counted from 0, has a dual contextual module."""
+        """Returns whether a layer, counted from 0, has a dual contextual module."""
         return layer in (self.hparams.dual_decoder_layers if decoder else self.hparams.dual_encoder_layers)
 
     def dual(self, positions: float, memory: float, taps: int) -> float:
-        """A dual contextual module: the neighborhood, projections of both attentions, both looks, aggregation."""
+        """Returns the multiplications of a dual contextual module.
+
+        They are for the neighborhood, the projections of both attentions, the attentions and the aggregation.
+        """
         d = self.hparams.hidden_size
         local = positions * taps * d * 2 * d
         return local + 4 * self.rows(positions) + 2 * self.looks(positions, memory)
 
     def mixer(self, layer: int, positions: float, *, decoder: bool) -> float:
-        """What mixes the positions of a stack in a layer, counted from 0."""
+        """Returns the multiplications of the sublayer that mixes a stack's positions in a layer, counted from 0."""
         if self.is_dual(layer, decoder=decoder):
             return self.dual(positions, positions, self.hparams.dc_kernel_size)
         if not self.convolves:
@@ -84,7 +87,11 @@ class Sizes:
         return positions * self.convolution(layer, decoder=decoder)
 
     def convolution(self, layer: int, *, decoder: bool) -> float:
-        """Of a position in a convolution: both projections, its kernel, and the taps."""
+        """Returns the multiplications per position of a convolution: both projections, its kernel, and the taps.
+
+        Raises:
+          ValueError: The stack has no convolutions.
+        """
         hparams, d = self.hparams, self.hparams.hidden_size
         here = hparams.conv_stacks in ("both", "decoder" if decoder else "encoder")
         if not here:
@@ -95,7 +102,11 @@ class Sizes:
         return (3 if hparams.conv_glu else 2) * d * d + kernel + d * taps
 
     def views(self, source: float) -> float:
-        """What the views of the source take in all decoder layers, beyond attention."""
+        """Returns the multiplications for the views of the source in all decoder layers, beyond attention.
+
+        Raises:
+          ValueError: These views are not counted.
+        """
         hparams, d = self.hparams, self.hparams.hidden_size
         encoder, decoder = hparams.encoder_layers, hparams.decoder_layers
         second = hparams.source_view != "last" and hparams.integration == "soft_two_attention"
@@ -110,7 +121,7 @@ class Sizes:
         return decoder * source * weights
 
     def gates(self, positions: float) -> float:
-        """The context gates of a decoder layer."""
+        """Returns the multiplications of the context gates of a decoder layer."""
         if self.model != "context_gate_transformer":
             return 0.0
         hparams = self.hparams
@@ -119,18 +130,18 @@ class Sizes:
 
 
 def training(hparams: Any, vocab_size: int, source: int, target: int, model: str) -> dict[str, float]:
-    """Counts the multiplications for one sentence, forwards; those of the gradients are twice as many in every part.
+    """Returns the multiplications of the forward pass for one sentence; gradients take twice as many in every part.
 
     Args:
-      hparams: With the sizes.
-      vocab_size: V.
+      hparams: The hparams with the sizes.
+      vocab_size: Size of the target vocabulary.
       source: S.
       target: T, of each target.
-      model: Its registered name. The synchronous model decodes two targets and attends to both, the asynchronous one
+      model: Its registered name. The synchronous model decodes two targets and attends to both; the asynchronous one
         has two decoders.
 
     Returns:
-      Millions by part: encoder (of one stack: its work on the source), decoder, softmax.
+      Part -> millions: encoder (in a model of one stack: its work on the source), decoder, softmax.
     """
     sizes = Sizes(hparams, model)
     sides = 2 if model in (_SYNCHRONOUS, _ASYNCHRONOUS) else 1
@@ -153,13 +164,13 @@ def training(hparams: Any, vocab_size: int, source: int, target: int, model: str
 
 
 def decoding(hparams: Any, vocab_size: int, source: int, steps: int, beam_size: int, model: str) -> dict[str, float]:
-    """Counts the multiplications of the search of one sentence, of a model that writes one target.
+    """Returns the multiplications of the search for one sentence, for a model that generates one target.
 
-    Hypotheses lie side by side, and each looks at the columns of all of them (those of others are masked): at step t a
-    hypothesis of a beam of K looks at K t columns. A convolution looks at K k of them at most.
+    The hypotheses' states are side by side, and each hypothesis attends to the columns of all of them, with the others'
+    masked. So at step t a hypothesis of a beam of K attends to K t columns; a convolution reads at most K k of them.
 
     Returns:
-      Millions by part: source (once), steps (layers of all steps), softmax (of all steps).
+      Part -> millions: source (once), steps (layers of all steps), softmax (of all steps).
     """
     sizes = Sizes(hparams, model)
     once = _source(sizes, source, at_once=False)
@@ -177,7 +188,7 @@ def decoding(hparams: Any, vocab_size: int, source: int, steps: int, beam_size: 
         for layer in range(hparams.decoder_layers):
             if sizes.is_dual(layer, decoder=True):
                 past = min(hparams.dc_kernel_size - 1, step - 1)
-                # The ancestry mask picks a hypothesis's inputs among those of all.
+                # The ancestry mask selects a hypothesis's own inputs among those of all hypotheses.
                 own = sizes.dual(1, columns, past + 1) + past * beam_size * hparams.hidden_size
             elif sizes.convolves:
                 taps = hparams.decoder_kernels[layer]
@@ -192,9 +203,10 @@ def decoding(hparams: Any, vocab_size: int, source: int, steps: int, beam_size: 
 
 
 def decoding_step_in_squares(hparams: Any, model: str) -> float:
-    """Counts the projections and feed-forward layers of a decoding step of one hypothesis, in units of d squared.
+    """Returns the multiplications of projections and feed-forward layers in a decoding step, in units of d squared.
 
-    84 for 6 layers of a Transformer with f = 4 d, 168 for 14 layers of layer-wise coordination.
+    They are for one hypothesis: 84 for 6 layers of a Transformer with f = 4 d, 168 for 14 layers of layer-wise
+    coordination.
     """
     sizes = Sizes(hparams, model)
     d = hparams.hidden_size
@@ -209,19 +221,19 @@ def decoding_step_in_squares(hparams: Any, model: str) -> float:
 
 
 def _source(sizes: Sizes, source: float, *, at_once: bool) -> float:
-    """What all layers do with the source by itself.
+    """Returns the multiplications of all layers on the source alone.
 
-    In whole sequences (``at_once``) layer-wise coordination makes queries, keys and values by one product, the queries
-    of source positions also where none is looked for.
+    On whole sequences (``at_once``), layer-wise coordination computes queries, keys and values in one product. So it
+    also computes queries of source positions that are not used.
     """
     hparams = sizes.hparams
     if sizes.coordinated:
         unused = sizes.queries(source) if at_once else 0.0
         layer = sizes.attention(source, source) + source * sizes.feed_forward
-        # The target's layers project the source by themselves.
+        # The target's layers have their own projections of the source.
         if not hparams.lwc_share_weights or hparams.lwc_source == "last":
             return hparams.encoder_layers * layer + hparams.num_hidden_layers * (sizes.rows(source) + unused)
-        # Nobody reads what the source becomes in the last layer: keys and values are all that is made.
+        # Nothing reads the source's output of the last layer, which therefore computes only keys and values.
         return (hparams.num_hidden_layers - 1) * layer + sizes.rows(source) + unused
     return sum(
         sizes.mixer(layer, source, decoder=False) + source * sizes.feed_forward
@@ -230,8 +242,8 @@ def _source(sizes: Sizes, source: float, *, at_once: bool) -> float:
 
 
 def _coordinated_layer(sizes: Sizes, source: float, target: float) -> float:
-    """A layer of layer-wise coordination on the target; the source's keys and values are made with the source."""
+    """Returns the multiplications of a coordinated layer on the target; those for the source are in ``_source``."""
     own = 2 * sizes.rows(target) + sizes.looks(target, source + target) + target * sizes.feed_forward
     if not sizes.hparams.lwc_mixed_attention:
-        own += sizes.rows(target)  # queries and output of the second look
+        own += sizes.rows(target)  # queries and output of the second attention
     return own

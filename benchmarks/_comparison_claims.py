@@ -1,4 +1,4 @@
-"""The table of conclusions in docs/comparison.md: the papers' main claims, and what else holds after correction."""
+"""The table of conclusions in docs/comparison.md: the papers' main claims, and other pairs that hold when corrected."""
 
 import pathlib
 import textwrap
@@ -15,19 +15,20 @@ _HEADINGS = ("", "compared with", "difference (95 %)", "p", "corrected", "publis
 
 
 def marks(plan: Plan) -> tuple[str, str]:
-    """Returns the lines between which a page has the conclusions on a corpus."""
+    """Returns the two lines between which a page has the conclusions on a corpus."""
     return _comparison_readme.marks(plan, "conclusions")
 
 
 def update(page: pathlib.Path, plan: Plan, records: Mapping[Job, Record]) -> bool:
-    """Writes the table into a page between its marks; returns whether it has them."""
+    """Writes the table into a page between its marks; returns whether the page has the marks."""
     return _comparison_readme.write_between(page, marks(plan), table(plan, records))
 
 
 def table(plan: Plan, records: Mapping[Job, Record]) -> str:
-    """Returns the main claims, decided or not, and the other pairs that hold; empty before any pair is trained.
+    """Returns the table of the main claims, decided or not, and of the other pairs that hold.
 
-    The sentence below says of how many pairs these are, and how many of them do not have their seeds yet.
+    The sentence below it says out of how many pairs these are, and how many pairs still lack seeds. The text is empty
+    before any pair is trained.
     """
     tests = Tests(plan, finished_counts(plan, records))
     primary, others = plan.pairs()
@@ -57,7 +58,7 @@ def _cells(plan: Plan, tests: Tests, pair: Pair) -> list[str]:
 
 
 def _turned(plan: Plan, pair: Pair) -> tuple[str, str, str]:
-    """Returns a pair as a paper orders it, with the paper's gain, or as a row and its control."""
+    """Returns a pair in a paper's order, with the paper's gain; otherwise as a row and its control."""
     for orders in plan.orders.values():
         for order in orders:
             if {order.above, order.below} == pair:

@@ -12,10 +12,10 @@ from t2t_ext.reporting import figures
 if TYPE_CHECKING:
     from _comparison_report import Row
 
-EARLY = " †"  # behind the name of a row that ended early
+EARLY = " †"  # after the name of a row that ended early
 _NOT_FINISHED = "#8c8c8c"  # color of a row that ended early
 _HALF = {"markerfacecoloralt": "white"}
-_FILLINGS: list[dict[str, Any]] = [  # of the points of each recipe of training
+_FILLINGS: list[dict[str, Any]] = [  # how points are filled, for each training recipe
     {},
     {"markerfacecolor": "white"},
     {"fillstyle": "left", **_HALF},
@@ -24,18 +24,18 @@ _FILLINGS: list[dict[str, Any]] = [  # of the points of each recipe of training
 _UNPENALIZED: dict[str, Any] = {
     "color": "#000000", "marker": "x", "markersize": 5, "linestyle": "none", "zorder": 3,
 }  # fmt: skip
-_SAME_SIZE = 0.02  # numbers of parameters that differ by this share or less are one size
-_LINE = 0.27  # inches a row in the figure of differences
+_SAME_SIZE = 0.02  # models whose numbers of parameters differ by this share or less count as equally large
+_LINE = 0.27  # inches per row in the figure of differences
 
 
 def costs(plan: Plan, made: Mapping[str, Sequence["Row"]]) -> bytes:
-    """Draws test BLEU, mean and deviation, against minutes and against parameters, with the rows' numbers, as PNG.
+    """Draws test BLEU (mean and deviation) against minutes and against parameters, with the rows' numbers, as PNG.
 
-    Most rows have about as many parameters, so those stand side by side.
+    Most rows have about equally many parameters, so their points are drawn side by side.
 
     Args:
-      plan: It has the words for each recipe of training.
-      made: Recipe of training -> its rows.
+      plan: The plan, which has the words for each training recipe.
+      made: Training recipe -> its rows.
     """
     from matplotlib.lines import Line2D
 
@@ -63,7 +63,7 @@ def costs(plan: Plan, made: Mapping[str, Sequence["Row"]]) -> bytes:
             style = {"linestyle": "none", "marker": "o", "color": "#000000", **_filling(plan, variant)}
             handles.append(Line2D([], [], label=f"with {plan.variants[variant].get('words', variant)}", **style))
         figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=8)
-        figure.draw_without_rendering()  # the axes have their places now
+        figure.draw_without_rendering()  # lays out the axes
         for axes, places in ((by_time, minutes), (by_size, columns)):
             labels = [f"{row.number}{EARLY.strip() if row.early else ''}" for _, row in shown]
             both = zip(places, points, labels, strict=True)
@@ -73,7 +73,7 @@ def costs(plan: Plan, made: Mapping[str, Sequence["Row"]]) -> bytes:
 
 
 class _Band(NamedTuple):
-    """Points with about as many parameters: where they begin and end, and their mean."""
+    """A band of points with about equally many parameters: where it begins and ends, and the mean number."""
 
     left: float
     right: float
@@ -81,7 +81,7 @@ class _Band(NamedTuple):
 
 
 def _columns(sizes: Sequence[float], heights: Sequence[float]) -> tuple[list[float], list[_Band]]:
-    """Returns where each point stands, those of one size side by side by height, and the sizes' bands."""
+    """Returns each point's place on the axis and the bands; points of one size are side by side, sorted by height."""
     places, bands, x = [0.0] * len(sizes), [], 1.0
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     groups: list[list[int]] = []
@@ -99,7 +99,7 @@ def _columns(sizes: Sequence[float], heights: Sequence[float]) -> tuple[list[flo
 
 
 def _show_minutes(axes: Any, minutes: Sequence[float]) -> None:
-    """Gives the axis of minutes its scale, so that the fast rows, of which there are most, have room."""
+    """Sets the scale of the axis of minutes so that the fast rows, which are the majority, have enough room."""
     from matplotlib.ticker import NullLocator
 
     axes.set(xscale="log", xlabel="minutes of training until the chosen checkpoint")
@@ -111,7 +111,7 @@ def _show_minutes(axes: Any, minutes: Sequence[float]) -> None:
 
 
 def _show_bands(axes: Any, bands: Sequence[_Band]) -> None:
-    """Names the bands of the axis of parameters, and draws what is between them."""
+    """Labels the bands on the axis of parameters and draws the boundaries between them."""
     axes.set_xlabel("million parameters (those of one size side by side)")
     axes.set_xticks([(each.left + each.right) / 2 for each in bands], [f"{each.size / 1e6:.2f}" for each in bands])
     axes.tick_params(axis="x", length=0)
@@ -120,10 +120,10 @@ def _show_bands(axes: Any, bands: Sequence[_Band]) -> None:
 
 
 def _label(axes: Any, points: Sequence[tuple[float, float, float, str]]) -> None:
-    """Writes labels of points (x, y, deviation) above their bars, or where least is in the way."""
+    """Writes labels of points (x, y, deviation) above their bars, or where they overlap least."""
     if not points:
         return
-    scale = 72.0 / axes.figure.dpi  # of pixels to the points of text
+    scale = 72.0 / axes.figure.dpi  # from pixels to typographic points
     ends = [[(x, y - deviation), (x, y), (x, y + deviation)] for x, y, deviation, _ in points]
     bars = [axes.transData.transform(each) * scale for each in ends]
     taken = [(x - 3.0, y - 3.0, x + 3.0, y + 3.0) for _, (x, y), _ in bars]
@@ -143,30 +143,30 @@ _Box = tuple[float, float, float, float]
 
 
 def _overlap(box: _Box, other: _Box) -> float:
-    """Returns the area that two boxes have in common."""
+    """Returns the area of the intersection of two boxes."""
     width = min(box[2], other[2]) - max(box[0], other[0])
     height = min(box[3], other[3]) - max(box[1], other[1])
     return max(width, 0.0) * max(height, 0.0)
 
 
 def _style(plan: Plan, variant: str, row: "Row") -> dict[str, Any]:
-    """Returns the look of a row's points: no two of the first 49 have the same."""
+    """Returns the style of a row's points, which is different for each of the first 49 rows."""
     place = row.number - 1
     look = {"color": figures.color(place), "marker": figures.marker(place + place // len(figures.COLORS))}
     return {**look, "markersize": 5, "linestyle": "none", **_filling(plan, variant)}
 
 
 def _filling(plan: Plan, variant: str) -> dict[str, Any]:
-    """Returns how points of a recipe of training are filled: in full if it is the plain one."""
+    """Returns how the points of a training recipe are filled: completely for the plain recipe."""
     return _FILLINGS[list(plan.variants).index(variant) % len(_FILLINGS)]
 
 
 def differences(plan: Plan, found: Sequence["Row"]) -> bytes | None:
-    """Draws each row's difference to its control with its 95 % interval, and the one that a paper has, as PNG.
+    """Draws each row's difference from its control with its 95 % interval, and the paper's difference, as PNG.
 
     Args:
-      plan: It has the controls and the papers' gains.
-      found: Rows; those without a difference are left out, and None is returned where none is left.
+      plan: The plan, which has the controls and the papers' gains.
+      found: The rows; those without a difference are left out. If none is left, None is returned.
     """
     tested = [(row, row.difference) for row in found if row.difference]
     if not tested:

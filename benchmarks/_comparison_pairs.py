@@ -10,10 +10,15 @@ SEEDS_TO_CONCLUDE = 3
 
 
 class Tests:
-    """The tests of the pairs of rows with one recipe of training, and Holm's correction for the number of pairs."""
+    """The tests of the pairs of rows with one training recipe, and Holm's correction for the number of pairs."""
 
     def __init__(self, plan: Plan, counts: Mapping[str, Mapping[int, np.ndarray]]) -> None:
-        """Takes what BLEU counts in every sentence of every row that is finished, by seed."""
+        """Makes the tests.
+
+        Args:
+          plan: The rows.
+          counts: Finished row -> seed -> BLEU's counts of every sentence: float [sentences, 10].
+        """
         self._plan, self._counts = plan, counts
         primary, others = plan.pairs()
         pairs = [pair for pair in (*primary, *others) if pair <= set(counts)]
@@ -25,9 +30,9 @@ class Tests:
             self._corrected |= dict(zip(family, corrected([self._test(pair) for pair in family]), strict=True))
 
     def of(self, row: str, control: str) -> tuple[Difference | None, float | None]:
-        """Returns the difference of a row to another one, and its larger p after correction, None with too few seeds.
+        """Returns a row's difference from another row, and the larger of its two p after correction.
 
-        Pairs that are no main rows, and so have one seed, have none.
+        That p is None if there are too few seeds, or if the pair is not one of main rows and so has one seed.
         """
         pair = frozenset((row, control))
         found = self._test(pair)
@@ -37,7 +42,7 @@ class Tests:
         return found if row == max(pair) else found.turned(), self._corrected[pair] if concludes else None
 
     def _test(self, pair: Pair) -> Difference | None:
-        """Returns the difference of a pair's later name to the other one; None where one of them is not finished."""
+        """Returns the difference of the alphabetically later row from the other; None if one has no common seed."""
         if pair not in self._tested:
             other, row = (self._counts.get(name, {}) for name in sorted(pair))
             shared = self._are_shared(pair)
@@ -54,9 +59,9 @@ class Tests:
 
 
 def corrected(tests: Sequence[Difference | None]) -> list[float]:
-    """Returns Holm's p of tests; the p of those without seeds enough to conclude from counts as 1.
+    """Returns the p of tests after Holm's correction; a test with too few seeds for a conclusion counts as p = 1.
 
-    So their number is known before any of them is made. (What is concluded can still change until all rows have their
-    seeds, since the variance of seeds is a mean over those that have two.)
+    So the number of tests is known before any of them is made. (Conclusions can still change until all rows have their
+    seeds, because the variance of seeds is a mean over the rows with at least two.)
     """
     return holm([each.p if each and each.seeds >= SEEDS_TO_CONCLUDE else 1.0 for each in tests])

@@ -1,8 +1,9 @@
-"""What ``comparison.py`` trains, in order: grid, rows and seeds, as recipes for ``t2t_ext-experiment``.
+"""The plan of ``comparison.py``: what is trained, in which order (grid, rows, seeds), and as which recipes.
 
-A training is a row with the rate and dropout of its family and a seed. Its recipe extends the row's; it has a name of
-its own, such as ``comparison_enc_dc.dropout0.2.rate0.0075``, and names the tuned recipes whose runs it takes. Cells of
-the grid (``comparison_enc_dc.tuning...``) end earlier than rows; the row of the chosen cell goes on where that ended.
+A training is a row with a seed and with the learning rate and dropout of its family. Its recipe, for
+``t2t_ext-experiment``, extends the row's recipe. It has its own name, such as
+``comparison_enc_dc.dropout0.2.rate0.0075``, and refers to the tuned recipes whose runs it uses. Cells of the grid
+(``comparison_enc_dc.tuning...``) end earlier than rows; the row with the chosen cell continues that cell's run.
 """
 
 import dataclasses
@@ -21,9 +22,9 @@ from t2t_ext.errors import UserError, suggest
 from t2t_ext.experiments.recipes import BOTH, Recipe, RecipeBook
 
 PLAIN = "plain"
-TUNING = "tuning"  # of the grid: as plain, but it ends earlier
-Pair = frozenset[str]  # of two rows
-Cell = tuple[float, ...]  # a value for each hparam of the grid; empty: those of the recipe
+TUNING = "tuning"  # the variant of the grid's cells: like plain, but it ends earlier
+Pair = frozenset[str]  # two rows
+Cell = tuple[float, ...]  # a value for each hparam of the grid; empty: the recipe's values
 _SEED_OF_THE_GRID = 1
 _OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring", "train")
 
@@ -33,8 +34,8 @@ class Job:
     """A training.
 
     Attributes:
-      row: Its recipe.
-      variant: ``plain``, ``tuning``, or another recipe of training.
+      row: The recipe of its row.
+      variant: ``plain``, ``tuning``, or another training recipe.
       cell: Its place in the grid.
       seed: Its seed.
     """
@@ -47,12 +48,12 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """Two rows of which one is better, in a paper or by expectation.
+    """Two rows of which one is better, according to a paper or by expectation.
 
     Attributes:
-      above: The better one.
-      below: The other one.
-      gain: By how many BLEU in the paper; None: no paper says.
+      above: The better row.
+      below: The other row.
+      gain: The difference in BLEU in the paper; None if no paper reports it.
       where: The paper's corpus.
     """
 
@@ -67,9 +68,9 @@ class Grid:
     """Values of hparams that are tried for every family.
 
     Attributes:
-      values: Hparam -> its values; the search begins with the first of each.
-      full: Whether all cells are tried, and not one hparam after the other.
-      margin: By how much a cell's score must be above that of the one that the search stands at, to take its place.
+      values: Hparam -> its values; the search begins with the first value of each.
+      full: Whether all cells are tried, instead of one hparam after the other.
+      margin: By how much a cell's score must exceed that of the search's current cell to replace it.
     """
 
     values: Mapping[str, Sequence[float]]
@@ -82,10 +83,10 @@ class Grid:
         return tuple(values[0] for values in self.values.values())
 
     def search(self, scores: Mapping[Cell, float]) -> tuple[list[Cell], Cell | None]:
-        """Returns the cells to train next, and the chosen one, None before all that it takes are trained.
+        """Returns the cells to train next and the chosen cell, which is None until all necessary cells are trained.
 
         Args:
-          scores: Those of the cells that are trained; the higher, the better.
+          scores: The scores of the trained cells; higher is better.
         """
         cell = self.first
         for place, values in enumerate([()] if self.full else self.values.values()):
@@ -98,12 +99,12 @@ class Grid:
         return [], cell
 
     def better(self, cell: Cell, others: Iterable[Cell], scores: Mapping[Cell, float]) -> Cell:
-        """Returns the best of other cells if it is better than a cell by more than the margin, else that cell."""
+        """Returns the best of the others if it is better than ``cell`` by more than the margin, otherwise ``cell``."""
         best = max(others, key=lambda each: scores[each])
         return best if scores[best] > scores[cell] + self.margin else cell
 
     def trainings(self) -> int:
-        """Returns how many cells of a family are trained."""
+        """Returns the number of cells that are trained for a family."""
         counts = [len(values) for values in self.values.values()]
         return math.prod(counts) if self.full else 1 + sum(count - 1 for count in counts)
 
@@ -113,14 +114,14 @@ class Plan:
 
     Attributes:
       corpus: Its name.
-      title: It in words.
-      grid: The grid; None: rows are trained as their recipes say.
+      title: Its name in words.
+      grid: The grid; None: rows are trained with the settings of their recipes.
       main: The main rows, the most informative first.
-      ablations: The others.
-      variants: Recipe of training -> its table; ``plain`` is the first.
-      orders: Paper -> its orders; "Controls": pairs that no paper has.
+      ablations: The other rows.
+      variants: Training recipe -> its table; ``plain`` is the first.
+      orders: Paper -> its orders; "Controls" -> pairs that no paper compares.
       readme: The main rows that README.md shows, in its order.
-      further_seeds: Main row -> the seeds that it has besides those of all; no test of a conclusion has them.
+      further_seeds: Main row -> seeds beyond those of all rows; no test for a conclusion uses them.
     """
 
     def __init__(
@@ -132,8 +133,8 @@ class Plan:
           path: The file.
           corpus: One of its corpora.
           book: Where the rows' recipes are.
-          tune: Whether there is a grid, where the corpus has one.
-          full: Whether it is trained in full.
+          tune: Whether to use the grid, if the corpus has one.
+          full: Whether all cells of the grid are trained.
 
         Raises:
           UserError: There is no such corpus.
@@ -170,7 +171,7 @@ class Plan:
         return next(name for name, rows in self._content["families"].items() if _closest(row, rows))
 
     def tuned_on(self, family: str) -> str:
-        """Returns the row that a family is tuned on."""
+        """Returns the row on which a family is tuned."""
         return self._content["families"][family][0]
 
     def families(self) -> list[str]:
@@ -178,13 +179,13 @@ class Plan:
         return list(dict.fromkeys(map(self.family, self.main)))
 
     def control(self, row: str) -> str:
-        """Returns what a row is compared with; empty for the Transformer."""
+        """Returns the row that a row is compared with; empty for the Transformer."""
         controls = self._content["controls"]
         found = _closest(row, controls)
         return controls[found] if found else self.main[0] if row != self.main[0] else ""
 
     def shares_runs(self, row: str, other: str) -> bool:
-        """Returns whether of each seed both rows hold the run of a third row, or one the other's run."""
+        """Returns whether two rows have a run in common for each seed: one row's own run, or that of a third row."""
 
         def held(name: str) -> set[str]:
             recipe = self._recipe(name)
@@ -194,9 +195,9 @@ class Plan:
         return bool(held(row) & held(other))
 
     def pairs(self) -> tuple[list[Pair], list[Pair]]:
-        """Returns the pairs of main rows that are tested, each once: the primary ones, and the others.
+        """Returns the pairs of main rows that are tested, each once: the primary pairs and the others.
 
-        They come in the order of the papers' orders; then those of a row and its control that are none of them.
+        First come the pairs in the papers' orders, then the remaining pairs of a row and its control.
         """
         found = [frozenset((each.above, each.below)) for orders in self.orders.values() for each in orders]
         found += [frozenset((row, self.control(row))) for row in self.main if self.control(row)]
@@ -205,15 +206,15 @@ class Plan:
         return primary, [pair for pair in whole if pair not in primary]
 
     def words(self, row: str) -> str:
-        """Returns a row in words."""
+        """Returns a row's name in words."""
         return self._recipe(row).row
 
     def brief(self, row: str) -> str:
-        """Returns a row in words without its source."""
+        """Returns a row's name in words, without its source in brackets."""
         return re.sub(r" \(.*?\)", "", self.words(row))
 
     def published(self, row: str) -> tuple[float, str] | None:
-        """Returns the difference of a row to its control that a paper has, in BLEU, and the corpus there."""
+        """Returns a paper's difference of a row from its control, in BLEU, and its corpus; None if no paper has it."""
         control = self.control(row)
         for order in (order for orders in self.orders.values() for order in orders):
             if {order.above, order.below} == {row, control} and order.gain is not None:
@@ -221,20 +222,20 @@ class Plan:
         return None
 
     def needs(self, job: Job, cells: Mapping[str, Cell]) -> list[Job] | None:
-        """Returns the trainings whose runs a training takes; None where a family among them is not tuned yet."""
+        """Returns the trainings whose runs a training uses; None if a family among them is not tuned yet."""
         needed = self._needed(job.row, job.seed)
         if any(self.family(row) not in cells for row, _ in needed):
             return None
         return [Job(row, _of_needed(job.variant), cells[self.family(row)], seed) for row, seed in needed]
 
     def began(self, job: Job) -> Job | None:
-        """Returns the training of the grid whose run a training goes on with, if it is there; None: it begins anew."""
+        """Returns the cell of the grid whose run, if it exists, a training continues; None if it always starts anew."""
         if not self.grid or job.variant != PLAIN or job.seed != _SEED_OF_THE_GRID:
             return None
         return dataclasses.replace(job, variant=TUNING)
 
     def _needed(self, row: str, seed: int) -> list[tuple[str, int]]:
-        """Returns the rows and seeds whose runs a row takes."""
+        """Returns the rows and seeds whose runs a row uses."""
         recipe = self._recipe(row)
         parts = (recipe.pseudo_references, recipe.rerank)
         needed = [(names[each], seed) for names in parts for each in BOTH if names]
@@ -243,10 +244,10 @@ class Plan:
     # === Order ===
 
     def cells(self, scores: Mapping[Job, float]) -> dict[str, Cell]:
-        """Returns the chosen cell of every family that is tuned.
+        """Returns the chosen cell of every family that is already tuned.
 
         Args:
-          scores: Of the trainings that are done.
+          scores: Development BLEU of the finished trainings.
         """
         found = {}
         for family in self._content["families"]:
@@ -258,21 +259,21 @@ class Plan:
     def jobs(
         self, scores: Mapping[Job, float], seeds: Sequence[int], variants: Sequence[str], only: Sequence[str] = ("*",)
     ) -> tuple[list[Job], int]:
-        """Returns all trainings, done or not, in order, as far as the grid's results say which they are.
+        """Returns all trainings in order, finished or not, as far as the grid's results already determine them.
 
         Args:
-          scores: Development BLEU of those that are done.
-          seeds: Of the main rows; ablations have the one that the corpus names for them if it is among these, else the
-            second, or the only one.
-          variants: Recipes of training.
-          only: Patterns of the wanted rows; what they need is done, too.
+          scores: Development BLEU of the finished trainings.
+          seeds: The seeds of the main rows. Ablations have the seed that the corpus names for them if it is among
+            these, otherwise the second, or the only one.
+          variants: Training recipes.
+          only: Patterns of the wanted rows; the trainings that these need are included.
 
         Returns:
-          The trainings, and how many there will be besides at most.
+          The trainings, and the maximum number of further trainings that are not known yet.
         """
         cells, found = self.cells(scores), dict[Job, None]()
         later: set[tuple[str, str, Cell | None, int]] = set()
-        cells_left: dict[str, int] = {}  # family -> cells that the grid's results will name
+        cells_left: dict[str, int] = {}  # family -> number of cells that the grid's results will determine
 
         def tune(family: str) -> None:
             if self.grid and family not in cells_left:
@@ -296,7 +297,7 @@ class Plan:
             put(row, variant, cells.get(self.family(row)), seed)
 
         wanted = list(self._wanted(seeds, variants, only))
-        # One cell of every family first, so that all families can be compared long before the grid is done.
+        # First one cell of every family, so that all families can be compared long before the grid is finished.
         for row in dict.fromkeys(self.tuned_on(self.family(row)) for _, _, row in wanted):
             if self.grid and not self._needed(row, _SEED_OF_THE_GRID):
                 put(row, TUNING, self.grid.first, _SEED_OF_THE_GRID)
@@ -305,16 +306,16 @@ class Plan:
         return list(found), sum(cells_left.values()) + len(later)
 
     def rows_of(self, variant: str) -> list[str]:
-        """Returns the main rows that are trained with a recipe of training."""
+        """Returns the main rows that are trained with a training recipe."""
         patterns = self.variants[variant].get("rows", ["*"])
         return [row for row in self.main if any(fnmatch.fnmatch(row, each) for each in patterns)]
 
     def price(self, variant: str) -> float:
-        """Returns how many times as long as the plain recipe's an update of a recipe of training takes."""
+        """Returns the duration of a training recipe's update relative to the plain recipe's."""
         return self.variants.get(variant, {}).get("price", 1.0)
 
     def matching(self, pattern: str) -> list[str]:
-        """Returns the rows whose names a pattern has."""
+        """Returns the rows whose names match a pattern."""
         return fnmatch.filter([*self.main, *self.ablations], pattern)
 
     def _wanted(
@@ -324,7 +325,7 @@ class Plan:
         for variant in variants:
             of_variant = self.rows_of(variant)
             few = seeds[: self.variants[variant].get("seeds")]
-            # One seed of all rows; then the others of the main claims' rows, since a claim is decided by all three.
+            # One seed of all rows first; then further seeds of the main claims' rows, since a claim needs all three.
             claims = {row for pair in self._content["primary"]["pairs"] for row in pair}
             yield from ((variant, seed, row) for seed in few[:1] for row in of_variant if row in rows)
             for first in (True, False):
@@ -332,12 +333,12 @@ class Plan:
                 yield from ((variant, seed, row) for seed in few[1:] for row in later)
             if variant == PLAIN:
                 yield from ((variant, self._ablation_seed(row, seeds), row) for row in self.ablations if row in rows)
-                if len(seeds) > 2:  # all of them
+                if len(seeds) > 2:  # all seeds are wanted
                     further = self.further_seeds.items()
                     yield from ((variant, seed, row) for row, of_row in further if row in rows for seed in of_row)
 
     def _ablation_seed(self, row: str, seeds: Sequence[int]) -> int:
-        # Seed 1 of the rows that most are compared with was chosen among the cells of the grid.
+        # Not seed 1: that of the rows that most ablations are compared with was selected among the grid's cells.
         own = self._corpus.get("ablation_seeds", {})
         named = own.get(_closest(row, own))
         return named if named in seeds else seeds[1] if len(seeds) > 1 else seeds[0]
@@ -361,7 +362,7 @@ class Plan:
         return ".".join([job.row, *([] if job.variant == PLAIN else [job.variant]), *(values or ["untuned"])])
 
     def changes(self, job: Job) -> dict[str, Any]:
-        """Returns the hparams of a training that its row's recipe has not."""
+        """Returns the hparams of a training that are not in its row's recipe."""
         own = self._corpus.get("row_hparams", {})
         cell = dict(zip(self._hparams(), job.cell, strict=True))
         of_the_row = own.get(_closest(job.row, own), {})
@@ -403,17 +404,17 @@ class Plan:
 
 
 def _of_needed(variant: str) -> str:
-    """Returns the recipe of training of those whose runs a training takes: cells of the grid take converged ones."""
+    """Returns the training recipe of the runs that a training uses: cells of the grid use converged (plain) runs."""
     return PLAIN if variant == TUNING else variant
 
 
 def _closest(name: str, patterns: Sequence[str] | Mapping[str, Any]) -> str:
-    """Returns the longest pattern that a name has; empty for none."""
+    """Returns the longest pattern that matches a name; empty if none does."""
     return max((each for each in patterns if fnmatch.fnmatch(name, each)), key=len, default="")
 
 
 def _toml(value: Any) -> str:
-    """Writes a value of a recipe: text, a number, a truth value or a table of these."""
+    """Returns a value of a recipe in TOML: text, a number, a Boolean or a table of these."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The queue of ``comparison.py``: trainings on pinned cores, in the plan's order, each stored the moment it is done."""
+"""The queue of ``comparison.py``: trainings on pinned cores, in the plan's order, each stored as soon as it is done."""
 
 import ctypes
 import dataclasses
@@ -21,38 +21,38 @@ from _quality_runs import say
 from t2t_ext.errors import UserError
 
 _LOOK_SECONDS = 1.0
-_RETRY_SECONDS = 10.0  # a training that waits for a stage of another's, such as the data, needs not wait for its end
+_RETRY_SECONDS = 10.0  # a training that needs another's stage, such as its data, need not wait until the other ends
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
 
 class Work(Protocol):
-    """What the queue has others do."""
+    """The work that the queue delegates."""
 
     def prepare(self, job: Job) -> None:
-        """Does what must be done before a training's command is started."""
+        """Prepares a training before its command is started."""
 
     def command(self, job: Job) -> list[str]:
         """Returns the command that carries out a training, and resumes one that was stopped."""
 
     def folder(self, job: Job) -> pathlib.Path:
-        """Returns where its log is; its run is in ``run``."""
+        """Returns the folder of a training's log; its run is in the subfolder ``run``."""
 
     def unfinished(self, job: Job) -> set[pathlib.Path]:
-        """Returns the markers of the stages that the command would work on."""
+        """Returns the markers of the stages that the command would still carry out."""
 
     def gone(self, job: Job) -> bool:
-        """Returns whether the run of a training whose result is stored is not there any more."""
+        """Returns whether the run of a training with a stored result no longer exists."""
 
     def record(self, job: Job, seconds: float) -> Record:
-        """Returns the result of a training that is done."""
+        """Returns the result of a finished training."""
 
     def record_of_failed(self, job: Job, seconds: float) -> Record | None:
-        """Returns what is stored of a training that failed and would fail again; None where it may be tried again."""
+        """Returns the record of a training that failed and would fail again; None if it may be tried again."""
 
 
 @dataclasses.dataclass
 class _Running:
-    """A training at work: its process, the cores it has, the stages that are its own, and when it was started."""
+    """A running training: its process, its cores, the markers of the stages it works on, and when it was started."""
 
     process: subprocess.Popen
     cores: Sequence[int]
@@ -77,25 +77,25 @@ class Queue:
         *,
         keep_open: Sequence[int] = (),
     ) -> None:
-        """Prepares; nothing is started.
+        """Prepares the queue; nothing is started.
 
         Args:
           plan: The rows.
           store: Where results go.
           work: How a training is carried out.
-          jobs: Returns all trainings in order as far as they are known, and how many there will be besides.
-          slots: The cores of each of those that run side by side.
-          keep_open: Files that a training holds open as long as it runs.
+          jobs: Returns all known trainings in order, and the number of further ones that are not known yet.
+          slots: For each of the trainings that run side by side, its cores.
+          keep_open: File descriptors that a training keeps open as long as it runs.
         """
         self._plan, self._store, self._work, self._jobs, self._slots = plan, store, work, jobs, slots
         self._keep_open = keep_open
         self._running: dict[Job, _Running] = {}
         self._held_back = False
-        self._again: list[Job] = []  # what is stored, but its run is gone and others take it
+        self._again: list[Job] = []  # stored trainings whose runs are gone but needed by others
         self.failed: dict[Job, str] = {}
 
     def run(self, every: float = 60.0) -> None:
-        """Carries out the trainings; says every so many seconds how far they are.
+        """Carries out the trainings; prints their progress every ``every`` seconds.
 
         Raises:
           KeyboardInterrupt: Ctrl-C or SIGTERM came; the trainings have saved and ended.
@@ -124,7 +124,7 @@ class Queue:
             signal.signal(signal.SIGTERM, before)
 
     def _start(self) -> None:
-        """Starts what can be started."""
+        """Starts trainings that can be started, as far as slots are free."""
         waiting = [job for job in self._jobs()[0] if job not in self._store.records]
         cells, self._held_back = self._plan.cells(self._store.scores()), False
         self._again = made_again(self._plan, self._work, waiting, cells)
@@ -139,7 +139,7 @@ class Queue:
                 continue
             markers = self._work.unfinished(job)
             if any(markers & each.markers for each in self._running.values()):
-                self._held_back = True  # such as by the data that another one is just generating
+                self._held_back = True  # for example, another training is generating the same data
                 continue
             self._running[job] = self._started(job, free[0], markers)
 
@@ -150,7 +150,7 @@ class Queue:
 
         def prepare() -> None:  # in the new process
             os.sched_setaffinity(0, cores)
-            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)  # it saves and ends if the queue is killed
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)  # if the queue is killed, it saves and ends
 
         with open(folder / "queue.log", "ab") as log:
             process = subprocess.Popen(
@@ -159,7 +159,7 @@ class Queue:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                start_new_session=True,  # Ctrl-C comes to us alone
+                start_new_session=True,  # only this process receives Ctrl-C
                 pass_fds=list(self._keep_open),
                 preexec_fn=prepare,  # noqa: PLW1509 - this process has one thread
             )
@@ -189,7 +189,7 @@ class Queue:
                     self._store.add(_with_another(stored, record))
                 return
             self._store.add(record)
-        except Exception as error:  # whatever it is, one training must not end the others
+        except Exception as error:  # no error of one training may end the others
             if not isinstance(error, UserError | OSError):
                 with open(log, "a", encoding="utf-8") as file:
                     file.write(traceback.format_exc())
@@ -202,7 +202,7 @@ class Queue:
         say(self.progress())
 
     def progress(self) -> str:
-        """Returns how far the trainings are, and about how long all that is left takes."""
+        """Returns the progress of the trainings and an estimate of the time left."""
         jobs, later = self._jobs()
         done = [job for job in jobs if job in self._store.records]
         parts = [f"{len(done)} of {len(jobs) + later} trainings done"]
@@ -219,7 +219,7 @@ class Queue:
         return job not in self._store.records or (job in self._again and (job in self._running or self._work.gone(job)))
 
     def _seconds_left(self, jobs: Sequence[Job], later: int, runs: Mapping[Job, curves.Run]) -> float:
-        """Returns an estimate; 0 for none."""
+        """Returns an estimate of the seconds left; 0 if there is none."""
         running = {
             job: Progress(time.monotonic() - self._running[job].began, run.updates, run.minutes)
             for job, run in runs.items()
@@ -235,11 +235,11 @@ class Queue:
 
 
 def made_again(plan: Plan, work: Work, waiting: Sequence[Job], cells: Mapping[str, Cell]) -> list[Job]:
-    """Returns the trainings that are stored, but whose runs are gone and are taken by some that wait.
+    """Returns the stored trainings whose runs are gone, but which waiting trainings need.
 
     Args:
       plan: The rows.
-      work: Knows which runs are there.
+      work: Tells which runs are gone.
       waiting: The trainings that are not stored.
       cells: The chosen cells of the families.
     """
@@ -254,7 +254,7 @@ def made_again(plan: Plan, work: Work, waiting: Sequence[Job], cells: Mapping[st
 
 
 def with_made_again(plan: Plan, waiting: Sequence[Job], again: Sequence[Job], cells: Mapping[str, Cell]) -> list[Job]:
-    """Returns the trainings that wait, each after what it needs of those that are made again."""
+    """Returns the waiting trainings, each preceded by the trainings it needs that are made again."""
     found: dict[Job, None] = {}
 
     def put(job: Job) -> None:
@@ -269,7 +269,7 @@ def with_made_again(plan: Plan, waiting: Sequence[Job], again: Sequence[Job], ce
 
 
 def _with_another(stored: Record, again: Record) -> Record:
-    """Returns a stored result with what another training of the same came to, which others have learned from."""
+    """Returns a stored result with the outcome of a repeated training, from which other trainings have learned."""
     kept = {name: again[name] for name in ("date", "machine", "precision")}
     kept |= {"BLEU": again["test"]["BLEU"], "sha256": again["test"]["sha256"]}
     return {**stored, "made_again": [*stored.get("made_again", []), kept]}

@@ -1,4 +1,4 @@
-"""The short table of README.md, made from the same stored results as the page of a corpus."""
+"""The short table in README.md, made from the same stored results as a corpus's page."""
 
 import pathlib
 import textwrap
@@ -14,18 +14,18 @@ _WIDTH = 150
 
 
 def marks(plan: Plan, part: str = "") -> tuple[str, str]:
-    """Returns the lines between which a page has the table of a corpus, or another ``part`` about it."""
+    """Returns the two lines between which a page has the table of a corpus, or another ``part`` about it."""
     name = f"comparison_{plan.corpus}" + (f" {part}" if part else "")
     return f"<!-- {name}: written by benchmarks/comparison.py --report -->", f"<!-- end of {name} -->"
 
 
 def update(page: pathlib.Path, plan: Plan, records: Mapping[Job, Record]) -> bool:
-    """Writes the table into a page between its marks; returns whether it has them."""
+    """Writes the table into a page between its marks; returns whether the page has the marks."""
     return write_between(page, marks(plan), table(plan, records))
 
 
 def write_between(page: pathlib.Path, lines: tuple[str, str], made: str) -> bool:
-    """Writes a text into a page between two lines; returns whether it has them."""
+    """Writes a text into a page between two lines; returns whether the page has these lines."""
     begin, end = lines
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
     before, found, rest = text.partition(begin + "\n")
@@ -37,7 +37,7 @@ def write_between(page: pathlib.Path, lines: tuple[str, str], made: str) -> bool
 
 
 def table(plan: Plan, records: Mapping[Job, Record]) -> str:
-    """Returns what README.md has of the plain recipe's main rows, and how far to trust them; empty without any."""
+    """Returns README.md's table of the plain recipe's main rows, and how far to trust it; empty if there is no row."""
     made = {row.name: row for row in rows(plan, records)[PLAIN]}
     main = [made[name] for name in plan.readme if name in made]
     if not main:
@@ -64,7 +64,7 @@ def table(plan: Plan, records: Mapping[Job, Record]) -> str:
 
 
 def _trust(plan: Plan, records: Mapping[Job, Record], main: Sequence[Row]) -> str:
-    """Says how many seeds the rows have, and whether they are tuned."""
+    """Returns a text that says how many seeds the rows have, and whether they are tuned."""
     seeds = sorted({len(row.runs) for row in main})
     if seeds[-1] == 1:
         said = "One seed a row."

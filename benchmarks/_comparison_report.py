@@ -1,4 +1,4 @@
-"""Tables, tests and the figure of ``comparison.py``, from the stored results alone."""
+"""Writes the tables, tests and figures of ``comparison.py``, only from the stored results."""
 
 import dataclasses
 import pathlib
@@ -21,9 +21,9 @@ from t2t_ext.reporting import figures
 
 _LEVEL = 0.05
 _WIDTH = 150
-BRIEF = 28  # characters of a row in the table of the papers' orders, which names two
-_NARROW = 24  # the same where there are many columns
-_FEW_SENTENCES = 30  # too few for BLEU of a length
+BRIEF = 28  # characters of a row's name in the table of the papers' orders, which names two rows in a line
+_NARROW = 24  # the same for tables with many columns
+_FEW_SENTENCES = 30  # a group of sentences of similar length with fewer sentences gets no BLEU
 _TAIL = 2000  # updates
 EARLY_NOTE = (
     "†: the first of several settings, which are compared before the row is trained. These trainings ended earlier "
@@ -37,17 +37,17 @@ class Row:
     """A row of a table.
 
     Attributes:
-      number: Its number, which other rows are compared with it by.
-      words: It in words.
+      number: Its number, by which other rows refer to it as their control.
+      words: Its name in words.
       name: Its recipe.
       main: Whether it is a main row.
-      early: Whether its runs are those of the grid, which end earlier.
-      runs: Its results by seed, those with the family's rate and dropout.
-      counts: What BLEU counts in every sentence, by seed: float [sentences, 10].
+      early: Whether its runs are cells of the grid, which end earlier.
+      runs: Seed -> its result, with the family's learning rate and dropout.
+      counts: Seed -> BLEU's counts of every sentence: float [sentences, 10].
       control: Number of the row that it is compared with; None for the first.
-      difference: To its control; None where there is none, or no seed that both have.
-      corrected: The larger p of that, after Holm's correction; None with too few seeds.
-      unpenalized: The difference of BLEU without its brevity penalty; None where there is no difference.
+      difference: The difference from its control; None if there is no control, or no common seed.
+      corrected: The larger p of the difference, after Holm's correction; None with too few seeds.
+      unpenalized: The difference of BLEU without the brevity penalty; None if there is no difference.
     """
 
     number: int
@@ -63,26 +63,26 @@ class Row:
     unpenalized: Difference | None
 
     def title(self, width: int) -> str:
-        """Returns it in words, of at most so many characters, marked where it ended early."""
+        """Returns its name in words, shortened to ``width`` characters, and a mark if it ended early."""
         return figures.short(self.words, width) + (_comparison_figures.EARLY if self.early else "")
 
     def mean(self, *path: str) -> float | None:
-        """Returns the mean of a figure of the results over the seeds; None where none has it."""
+        """Returns the mean over the seeds of a figure in the results; None if no result has it."""
         found = [value for run in self.runs.values() if (value := _at(run, path)) is not None]
         return statistics.fmean(found) if found else None
 
     def each(self, *path: str) -> str:
-        """Returns a figure of the results of each seed, in the seeds' order."""
+        """Returns a figure in the results of every seed, in the order of the seeds, as text."""
         return ", ".join(_shown(_at(run, path), ".2f") for _, run in sorted(self.runs.items()))
 
     def bleu(self) -> str:
-        """Returns mean and sample standard deviation of test BLEU."""
+        """Returns mean and sample standard deviation of test BLEU, as text."""
         values = [run["test"]["BLEU"] for run in self.runs.values()]
         spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
         return f"{statistics.fmean(values):.2f}{spread}"
 
     def empty(self) -> float:
-        """Returns how many translations of the test set are empty, mean over the seeds."""
+        """Returns the number of empty translations in the test set, as the mean over the seeds."""
         return statistics.fmean(float((each[:, 0] == 0).sum()) for each in self.counts.values())
 
     def precision(self) -> float:
@@ -101,10 +101,10 @@ def _at(record: Any, path: Sequence[str]) -> Any:
 def write(
     plan: Plan, records: Mapping[Job, Record], out: pathlib.Path, replaced: Mapping[Job, Record] | None = None
 ) -> None:
-    """Writes ``OUT.md`` and its figures, which go to a folder ``images`` beside that of OUT where there is one.
+    """Writes ``OUT.md`` and its figures.
 
-    The figures are ``OUT.png`` and, where rows are compared, ``OUT_differences.png``. ``replaced`` are former results
-    of trainings that were made again.
+    The figures are ``OUT.png`` and, if rows are compared, ``OUT_differences.png``. They go to the folder ``images``
+    beside OUT's folder, if that exists. ``replaced`` are former results of trainings that were made again.
     """
     folder = out.parent.parent / "images"
     made = rows(plan, records)
@@ -126,7 +126,7 @@ def write(
 
 
 def rows(plan: Plan, records: Mapping[Job, Record]) -> dict[str, list[Row]]:
-    """Returns for each recipe of training the rows that have a result, main rows first, with their tests."""
+    """Returns training recipe -> the rows that have a result, main rows first, with their tests."""
     return {variant: _rows(plan, records, variant) for variant in plan.variants}
 
 
@@ -136,7 +136,7 @@ Found = tuple[Mapping[int, Record], Mapping[int, np.ndarray]]  # results and BLE
 def finished_counts(
     plan: Plan, records: Mapping[Job, Record], variant: str = PLAIN
 ) -> dict[str, Mapping[int, np.ndarray]]:
-    """Returns of every row that is trained what BLEU counts in every sentence, by seed."""
+    """Returns trained row -> seed -> BLEU's counts of every sentence."""
     found = {name: _found(plan, records, name, variant)[1] for name in (*plan.main, *plan.ablations)}
     return {name: counts for name, counts in found.items() if counts}
 
@@ -156,7 +156,7 @@ def _rows(plan: Plan, records: Mapping[Job, Record], variant: str) -> list[Row]:
             continue
         control = plan.control(name)
         tested, corrected, unpenalized = None, None, None
-        if control and is_early:  # what ended early is compared with what did so, too
+        if control and is_early:  # rows that ended early are compared only with each other
             others = early[control][1]
             tested = difference(counts, others)
             unpenalized = difference(_without_penalty(counts), _without_penalty(others))
@@ -186,12 +186,12 @@ def _without_penalty(counts: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
 
 
 def _found(plan: Plan, records: Mapping[Job, Record], name: str, variant: str, *, further_seeds: bool = False) -> Found:
-    """Returns the results of a row with its family's rate and dropout; before that is tuned, with the first ones.
+    """Returns the results of a row with its family's learning rate and dropout (the first ones until it is tuned).
 
-    Those of ``further_seeds`` of the plan are apart from the others.
+    Results with the plan's ``further_seeds`` are returned only if ``further_seeds`` is set, and then only these.
     """
     family, tuned = plan.family(name), plan.cells(dev_scores(records))
-    # What ended early is there to be compared with its like, which has the first cell, too.
+    # Rows that ended early are compared with each other, so all of them have the first cell.
     cells = [tuned[family]] if family in tuned and variant != TUNING else [plan.grid.first] if plan.grid else [()]
     usable = [(job, each) for job, each in sorted(records.items()) if not has_diverged(each)]
     further = plan.further_seeds.get(name, ())
@@ -204,7 +204,7 @@ def _found(plan: Plan, records: Mapping[Job, Record], name: str, variant: str, *
 
 
 def conclusion(tested: Difference, corrected: float) -> str:
-    """Returns what a difference to the control says, by the protocol's rule.
+    """Returns the conclusion from a difference to the control, by the protocol's rule.
 
     Args:
       tested: The difference.
@@ -230,10 +230,10 @@ def markdown(
     """Returns the page.
 
     Args:
-      plan: The rows that there will be.
-      records: All results, those of the grid among them.
-      made: What ``rows`` has made of them.
-      links: Where the figures are, by what their names end with.
+      plan: All planned rows.
+      records: All results, including those of the grid.
+      made: The return value of ``rows`` for these results.
+      links: Ending of a figure's name -> the link to it.
       replaced: Former results of trainings that were made again.
     """
     parts = [f"# Comparison at convergence: {plan.title}", _about(plan, records, made)]
@@ -282,7 +282,7 @@ def markdown(
 
 def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]]) -> str:
     missing = [plan.words(name) for name in plan.main if name not in {row.name for row in made[PLAIN]}]
-    tuned = plan.cells(dev_scores(records))  # without a grid all families are
+    tuned = plan.cells(dev_scores(records))  # without a grid, all families count as tuned
     untuned = [family for family in plan.families() if family not in tuned]
     hours = sum(_own_minutes(record, records.get(plan.began(job))) for job, record in records.items()) / 60
     others = [each for each in records.values() if each["ended"] not in ("early stopping", "budget")]
@@ -311,7 +311,7 @@ def _wrapped(text: str) -> str:
 
 
 def _own_minutes(record: Record, cell: Record | None) -> float:
-    """Returns how long a training took by itself, without that of the grid that it went on with, if it did."""
+    """Returns a training's own minutes, without those of the grid's cell whose run it continued, if it did."""
     own = record["minutes"] - record["minutes_before"]
     went_on = cell and cell.get("curve") and record.get("curve", [])[: len(cell["curve"])] == cell["curve"]
     return own - cell["minutes"] if went_on else own
@@ -326,7 +326,7 @@ def _shown(value: float | None, form: str = ",.2f") -> str:
 
 
 def _compared(row: Row) -> list[str]:
-    """Returns the cells about a row's difference: control, difference, interval, both p."""
+    """Returns the table cells about a row's difference: control, difference, interval, both p."""
     tested = row.difference
     if tested is None:
         return [""] * 5
@@ -341,7 +341,7 @@ def _compared(row: Row) -> list[str]:
 
 
 def shown_p(value: float) -> str:
-    """Returns a p to three places."""
+    """Returns a p with three decimal places, as text."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
@@ -368,14 +368,14 @@ def _seeds_table(main: Sequence[Row]) -> str:
 
 
 def said_of(tested: Difference | None, corrected: float | None) -> list[str]:
-    """Returns Holm's p and the conclusion; both are empty where nothing is compared."""
+    """Returns the p after Holm's correction and the conclusion; both are empty if nothing is compared."""
     if tested is None:
         return ["", ""]
     return ["", "too few seeds"] if corrected is None else [shown_p(corrected), conclusion(tested, corrected)]
 
 
 def _tail(row: Row) -> float | None:
-    """Returns by how much the development loss fell in the last updates, mean over the seeds."""
+    """Returns by how much the development loss fell in the last updates, as the mean over the seeds."""
     falls = []
     for run in row.runs.values():
         losses = {updates: loss for updates, _, loss, _ in run.get("curve") or []}
@@ -445,7 +445,7 @@ def _penalty_table(main: Sequence[Row]) -> str:
 
 
 def _recipe_table(main: Sequence[Row], plain: Sequence[Row]) -> str:
-    """Returns what another recipe of training changes in each row; empty where no row has both recipes."""
+    """Returns a table of each row's change by another training recipe; empty if no row has both recipes."""
     note = (
         "What this recipe changes: each row minus the same row of the plain recipe, the seeds that both have. Not "
         "corrected, and no conclusion."
@@ -522,7 +522,7 @@ def _robustness(
     replaced: Mapping[Job, Record],
     further: Mapping[str, Mapping[int, Record]],
 ) -> list[str]:
-    """Returns the sections that say what else the pairs' differences could be; nothing without finished pairs."""
+    """Returns the sections about other measures and seeds for the pairs' differences; empty without finished pairs."""
     finished = {row.name: row for row in found if row.main and not row.early}
     former: dict[str, dict[int, Record]] = {}
     for job, record in replaced.items():
@@ -582,7 +582,7 @@ def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
     names = list(plan.grid.values) if plan.grid else []
     lines = []
     for family in plan.families():
-        # Those of other rows than the one that is tuned are their first results, from before that was.
+        # Cells of rows other than the one that is tuned are their first results, from before the tuning.
         of_family = [job for job in sorted(records) if job.variant == TUNING and plan.family(job.row) == family]
         for job in sorted(of_family, key=lambda each: not plan.is_of_the_grid(each)):
             record, of_grid = records[job], plan.is_of_the_grid(job)

@@ -1,4 +1,4 @@
-"""Does a conclusion of ``comparison.py`` depend on the measure, or on one seed? Two tables of its report."""
+"""Tables of ``comparison.py``'s report that show whether a conclusion depends on the measure or on one seed."""
 
 import dataclasses
 import statistics
@@ -12,9 +12,9 @@ from _comparison_store import unpack
 from _comparison_tests import Difference, difference_of_means, spread, without_penalty
 
 LEVEL = 0.05
-# Standard errors of a difference that a two-sided test at 5 % finds in four of five cases; an interval has 2 x 1.96.
+# A two-sided test at 5 % finds a difference of 2.8 standard errors in four of five cases; intervals are 2 x 1.96 wide.
 _FOUND, _WIDTH = 2.8, 3.92
-Counts = Mapping[str, Mapping[int, np.ndarray]]  # row -> seed -> what BLEU counts in every sentence
+Counts = Mapping[str, Mapping[int, np.ndarray]]  # row -> seed -> BLEU's counts of every sentence
 Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]  # row -> seed -> result
 MORE_SEEDS_NOTE = (
     "More seeds: with all seeds of a row that has more than the others, but in pairs of which both hold the same run; "
@@ -38,7 +38,7 @@ class Robustness:
     """The pairs of rows that a plan tests, each with its difference by several measures and from several seeds."""
 
     def __init__(self, plan: Plan, runs: Runs, replaced: Runs, further: Runs) -> None:
-        """Takes the results of all rows that are finished, former ones that were replaced, and those of more seeds."""
+        """Takes the results of all finished rows, former results that were replaced, and those with further seeds."""
         self._plan, self._runs, self._replaced, self._further = plan, runs, replaced, further
         self._test, self._dev = _counts(runs, "test"), _counts(runs, "dev")
         more = _counts(further, "test")
@@ -46,7 +46,7 @@ class Robustness:
         self.pairs = [pair for pair in _directed(plan) if set(pair) <= set(self._test)]
 
     def measures(self) -> list[list[str]]:
-        """Returns a line for each pair: its names, seeds, and its difference by each measure."""
+        """Returns a line of cells for each pair: its names, number of seeds, and its difference by each measure."""
         even = {row: {seed: without_penalty(each) for seed, each in seeds.items()} for row, seeds in self._test.items()}
         tests = [Tests(self._plan, counts) for counts in (self._test, even, self._dev)]
         lines = []
@@ -59,7 +59,7 @@ class Robustness:
         return lines
 
     def seeds(self) -> list[list[str]]:
-        """Returns a line for each pair with seeds enough: its names, and its difference from these and other seeds."""
+        """Returns a line of cells for each pair with enough seeds: its names, and its difference by sets of seeds."""
         numbers = sorted({seed for seeds in self._test.values() for seed in seeds})
         views = [self._test, *(_without(self._test, seed) for seed in numbers)]
         if self._replaced:
@@ -80,7 +80,7 @@ class Robustness:
         return lines
 
     def _with_more_seeds(self, tests: Tests) -> dict[Pair, tuple[Difference | None, float]]:
-        """Returns the difference of each pair's later name to the other one, with all seeds, and its corrected p."""
+        """Returns pair -> difference of the alphabetically later row from the other, with all seeds; corrected p."""
         systems = [each for seeds in self._all.values() if (each := spread(seeds))]
 
         def tested(pair: Pair) -> Difference | None:
@@ -97,7 +97,7 @@ class Robustness:
         return found
 
     def seed_headings(self) -> list[str]:
-        """Returns the headings of what ``seeds`` returns after the names."""
+        """Returns the headings of the columns that ``seeds`` returns after the names."""
         numbers = sorted({seed for seeds in self._test.values() for seed in seeds})
         return [
             "all seeds",
@@ -107,10 +107,12 @@ class Robustness:
         ]
 
     def found_in_four_of_five(self) -> dict[str, tuple[float, float]]:
-        """Returns which differences would be found in four of five cases, in BLEU, before correction: least, most.
+        """Returns the differences in BLEU that would be found in four of five cases, before correction.
 
-        Keys: ``root``, for pairs with the first row, and ``others``. From the widths of the intervals, of pairs with
-        seeds enough; a kind of pair that there is none of is left out.
+        They follow from the widths of the intervals of pairs with enough seeds.
+
+        Returns:
+          ``root`` (pairs with the first row) and ``others`` -> (least, most); without a kind that has no pairs.
         """
         tests, root = Tests(self._plan, self._test), self._plan.main[0]
         found: dict[str, list[float]] = {}
@@ -128,7 +130,7 @@ class Robustness:
 
 
 def _directed(plan: Plan) -> list[tuple[str, str]]:
-    """Returns the pairs that are tested, each once: a row and its control, or the higher and the lower of an order."""
+    """Returns the tested pairs, each once: a row and its control, or the better and the worse row of an order."""
     tested = {pair for family in plan.pairs() for pair in family}
     found = [(row, control) for row in plan.main if (control := plan.control(row))]
     found += [(each.above, each.below) for orders in plan.orders.values() for each in orders]
@@ -148,7 +150,7 @@ def _counts(runs: Runs, split: str) -> Counts:
 
 
 def _without(counts: Counts, seed: int) -> Counts:
-    """Returns the counts of the other seeds; a row that has no other one is left out."""
+    """Returns the counts without those of a seed; a row that has no other seed is left out."""
     kept = {row: {each: of_seed for each, of_seed in seeds.items() if each != seed} for row, seeds in counts.items()}
     return {row: seeds for row, seeds in kept.items() if seeds}
 
@@ -170,7 +172,7 @@ def _with_p(tested: Difference | None, corrected: float | None) -> str:
 
 
 def below_chance(tested: Sequence[Difference]) -> str:
-    """Returns in words how many differences have p below 0.05, and how many chance alone would give."""
+    """Returns a text: how many differences have p below 0.05, and how many would by chance."""
     small = sum(each.p < LEVEL for each in tested)
     expected = len(tested) * LEVEL
     return (

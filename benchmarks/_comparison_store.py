@@ -1,7 +1,7 @@
-"""The stored results of ``comparison.py``: a line of JSON for every training, enough for all tests and tables.
+"""The stored results of ``comparison.py``: a line of JSON for every training, sufficient for all tests and tables.
 
-What BLEU counts in each sentence of the test set is stored packed: lengths of translation and reference, and how many
-of its 1- to 4-grams are right. So tests are made again without runs, references or translations.
+BLEU's counts of each sentence in the test set are stored in packed form: the lengths of translation and reference, and
+the numbers of correct 1- to 4-grams. So tests can be repeated without runs, references or translations.
 """
 
 import base64
@@ -32,17 +32,17 @@ from t2t_ext.io import files
 
 _DIVERGED = "diverged"
 _FORMAT = 1
-_PACKED = 6  # numbers a sentence: lengths of translation and reference, matches of 1- to 4-grams
+_PACKED = 6  # numbers per sentence: lengths of translation and reference, matches of 1- to 4-grams
 Record = dict[str, Any]
 
 
 def key(record: Mapping[str, Any]) -> Job:
-    """Returns the training that a record is of."""
+    """Returns the training that a record belongs to."""
     return Job(record["row"], record["variant"], tuple(record["cell"].values()), record["seed"])
 
 
 class Store:
-    """The results of a corpus, on the disk the moment they are there.
+    """The results of a corpus, each written to disk as soon as it is added.
 
     Attributes:
       path: The file.
@@ -50,7 +50,7 @@ class Store:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        """Reads what is there.
+        """Reads the file if it exists.
 
         Raises:
           UserError: The file is damaged.
@@ -70,7 +70,7 @@ class Store:
             raise UserError(f"{self.path} is damaged ({error}). Restore it, or choose other --results.") from error
 
     def add(self, record: Record) -> None:
-        """Stores a result, beside what another command has stored in the meantime."""
+        """Stores a result and keeps those that other commands have stored in the meantime."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
             self._read()
@@ -90,10 +90,10 @@ class Store:
         return dev_scores(self.records)
 
     def check(self, job: Job, settings: Mapping[str, str]) -> None:
-        """Refuses a result that was made with other settings than those that are asked for.
+        """Checks that a stored result was made with the settings that are wanted now.
 
         Raises:
-          UserError: It was.
+          UserError: It was made with other settings.
         """
         then = self.records[job]["settings"]
         differ = [name for name in sorted({*then, *settings}) if then.get(name) != settings.get(name)]
@@ -111,9 +111,9 @@ LAST_EVALUATIONS = 5
 
 
 def dev_scores(records: Mapping[Job, Record]) -> dict[Job, float]:
-    """Returns the development BLEU of every training, the mean of its last evaluations; of a diverged one -infinity.
+    """Returns the development BLEU of every training: the mean of its last evaluations, or -infinity if it diverged.
 
-    Not that of the best evaluation, which is the higher, the more evaluations there are.
+    The BLEU of the best evaluation would favor trainings with more evaluations.
     """
     found = {}
     for job, record in records.items():
@@ -124,12 +124,12 @@ def dev_scores(records: Mapping[Job, Record]) -> dict[Job, float]:
 
 
 def has_diverged(record: Mapping[str, Any]) -> bool:
-    """Returns whether a training ended without a result, as its gradients were not finite any more."""
+    """Returns whether a training ended without a result because its gradients were no longer finite."""
     return record["ended"] == _DIVERGED
 
 
 def settings_of(stages: Sequence[Stage]) -> dict[str, str]:
-    """Returns what determines a result: all but the precision, which is the machine's choice."""
+    """Returns the settings that determine a result: all except the precision, which depends on the machine."""
     return {
         " ".join(filter(None, [stage.kind, stage.split, stage.owner, f"--{name}"])): _without_precision(name, value)
         for stage in stages
@@ -138,14 +138,14 @@ def settings_of(stages: Sequence[Stage]) -> dict[str, str]:
 
 
 def _without_precision(name: str, value: str) -> str:
-    """Returns the value of a flag, of ``--hparams`` without the precision."""
+    """Returns the value of a flag; that of ``--hparams`` without the precision."""
     if name != "hparams":
         return value
     return ",".join(each for each in value.split(",") if not each.startswith("precision="))
 
 
 def _precision_of(stages: Sequence[Stage]) -> str:
-    """Returns the precision of the last training, empty where none is named."""
+    """Returns the precision of the last training; empty if none is given."""
     given = next((stage.flags.get("hparams", "") for stage in reversed(stages) if stage.kind == "train"), "")
     return next((each.partition("=")[2] for each in given.split(",") if each.startswith("precision=")), "")
 
@@ -153,7 +153,7 @@ def _precision_of(stages: Sequence[Stage]) -> str:
 def record_of_diverged(
     job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage], seconds: float, cores: int
 ) -> Record:
-    """Returns what is stored of a training that diverged; the arguments are those of ``record_of``."""
+    """Returns the record of a training that diverged; the arguments are those of ``record_of``."""
     run = curves.read_run(next(stage.output for stage in reversed(stages) if stage.kind == "train"))
     return {
         **_identity(job, cell, recipe, stages, cores),
@@ -184,21 +184,21 @@ def _identity(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
 def record_of(
     job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage], seconds: float, cores: int
 ) -> Record:
-    """Returns the result of a training whose stages are done.
+    """Returns the record of a training whose stages are done.
 
     Args:
       job: The training.
-      cell: Its place in the grid, hparam -> value.
+      cell: Its cell of the grid: hparam -> value.
       recipe: Its recipe.
       stages: Its commands.
-      seconds: What all of them took this time.
-      cores: How many each of them had.
+      seconds: The time that all commands took in this run.
+      cores: The number of cores that each command had.
     """
     scored = {stage.split: stage for stage in stages if stage.kind == "score" and stage.system == recipe.name}
     trained = {stage.output: stage for stage in stages if stage.kind == "train"}
     own = scored["test"].runs
-    alone = len(own) == 1  # not reranking, which trains nothing
-    others = [run for run in trained if run not in own]  # first weights and teachers
+    alone = len(own) == 1  # not a reranking of several runs, which trains nothing itself
+    others = [run for run in trained if run not in own]  # runs of initial weights and of teachers
     before = sum(curves.read_run(run).minutes for run in others)
     runs = [curves.read_run(run, before=before) for run in own]
     best = [point for run in runs if (point := run.best)]
@@ -230,7 +230,7 @@ def record_of(
 
 
 def _ended(flags: Sequence[Mapping[str, str]], updates: Sequence[int]) -> str:
-    """Returns what ended the trainings of a row: early stopping, a budget that they were given, or the limit."""
+    """Returns what ended a row's trainings: early stopping, a fixed budget, or the limit on the number of steps."""
     if not any(int(each.get("eval_early_stopping_steps", "0")) for each in flags):
         return "budget"
     reached = any(count >= int(each["train_steps"]) for each, count in zip(flags, updates, strict=True))
@@ -243,7 +243,7 @@ def _machine(cores: int) -> str:
 
 
 def _kept(analysis: Record) -> Record:
-    """Returns what tests on the development set need."""
+    """Returns the part of an analysis that tests on the development set need."""
     return {name: analysis[name] for name in ("sentences", "counts")}
 
 
@@ -252,7 +252,10 @@ def _rounded(value: float | None, digits: int = 1) -> float | None:
 
 
 def _tokens_per_second(run: pathlib.Path) -> float | None:
-    """Returns the median over the log's lines, source and target; the first holds the making of the graph."""
+    """Returns the median over the log's lines of source and target tokens per second.
+
+    The first line is left out if there are others because it includes building the graph.
+    """
     rates = [record["tokens_per_second"] for record in curves.records(run) if record["kind"] == "train"]
     return round(statistics.median(rates[1:] or rates)) if rates else None
 
@@ -267,7 +270,7 @@ def _scores(stage: Stage) -> dict[str, Any]:
 
 
 def _analysis(stage: Stage) -> dict[str, Any]:
-    """Returns what is told of a translation of the test set beside its score, and what BLEU counts in it."""
+    """Returns statistics of a translation in addition to its score, and BLEU's packed counts of its sentences."""
     from t2t_ext.evaluation import protocols, scored_files
     from t2t_ext.evaluation.comparison import comparison, segment_statistics
     from t2t_ext.evaluation.run_texts import RunTexts
@@ -303,7 +306,11 @@ def _analysis(stage: Stage) -> dict[str, Any]:
 
 
 def pack(counts: Any) -> str:
-    """Packs BLEU's counts, [sentences, 10]: lengths of translation and reference, matches, totals of 1 to 4 words."""
+    """Returns BLEU's counts as text.
+
+    The counts are [sentences, 10]: lengths of translation and reference, matches, totals of 1 to 4 words. The totals
+    are not packed, because they follow from the length of the translation.
+    """
     array = np.asarray(counts)[:, :_PACKED].astype("<u2")
     return base64.b85encode(zlib.compress(array.T.tobytes(), 9)).decode("ascii")
 

@@ -1,4 +1,4 @@
-"""What is told of the models that make pseudo references for rows of ``comparison.py``, and of what they make."""
+"""Reports the models that make pseudo references for rows of ``comparison.py``, and statistics of these references."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ LEGEND = (
 
 
 def described(stages: Sequence[Stage]) -> Record:
-    """Returns what is stored of a training's pseudo references: who made them, and statistics; else nothing."""
+    """Returns the record of a training's pseudo references: their teachers and statistics; empty if it has none."""
     stage = next((stage for stage in stages if stage.kind == "pseudo"), None)
     if stage is None:
         return {}
@@ -39,9 +39,9 @@ def described(stages: Sequence[Stage]) -> Record:
 
 
 def lines_of_table(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Returns a line for each direction and seed: BLEU of the pseudo references, how many are the reference, lengths.
+    """Returns a line for each direction and seed: BLEU of the pseudo references, share equal to the reference, lengths.
 
-    Those that were made by other weights have lines of their own.
+    Pseudo references that were made by different weights have separate lines.
     """
     found: dict[tuple[Any, ...], list[str]] = {}
     for record in records:
@@ -58,7 +58,7 @@ def lines_of_table(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def warnings(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns in words which results learned from other teachers than others of their seed, and what was made again."""
+    """Returns warnings: which results had other teachers than the rest of their seed, and what was made again."""
     said, of_seed = [], dict[tuple[str, int], dict[str, list[str]]]()
     for record in records:
         if "teachers" in record:

@@ -1,12 +1,13 @@
-"""Is the difference of two systems more than chance, over all their seeds? Tests of ``comparison.py``.
+"""Tests of ``comparison.py``: is the difference of two systems, over all their seeds, more than chance?
 
-Both take what BLEU counts in every sentence, for every seed. Sentences are drawn, or exchanged, for all seeds together:
-three translations of a sentence are not three sentences.
+Both tests use BLEU's counts of every sentence, for every seed. Sentences are drawn or exchanged for all seeds together,
+because three translations of a sentence are not three independent sentences.
 
-The bootstrap draws sentences; what seeds add to its variance is a normal number divided by the root of the mean of as
-many squares as the estimate has degrees of freedom (Student's t). Seeds' scores vary for two reasons: since the models
-differ in quality, and since each translates these sentences by chance better or worse. The second is in the draw of
-sentences already, so it is taken out: ``variance - chance`` of ``Spread``. Drawing seeds as well would count it twice.
+The bootstrap draws sentences. The variance of the seeds is added to each sample as a draw from Student's t distribution
+with as many degrees of freedom as the estimate of that variance has. Seeds' scores vary for two reasons: the models
+differ in quality, and each model by chance translates these sentences better or worse. The drawing of sentences already
+includes the second, so it is subtracted: ``variance - chance`` of ``Spread``. Drawing seeds as well would count it
+twice.
 """
 
 import dataclasses
@@ -17,21 +18,21 @@ import numpy as np
 
 SAMPLES, TRIALS = 10000, 10000
 _SEED = 12345
-_AT_ONCE = 500  # samples, or trials: it bounds the memory
+_AT_ONCE = 500  # samples or trials computed at once, which limits the memory
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The mean BLEU of a system less that of its control, over the seeds of both.
+    """The mean BLEU of a system minus that of its control, over the seeds of both.
 
     Attributes:
       value: The difference.
-      low: Where its 95 % interval begins.
-      high: Where it ends.
-      p_bootstrap: Twice the share of the bootstrap's samples on the rarer side of 0, so that it is below 0.05 where the
-        interval does not hold 0.
-      p_randomization: Share of trials in which exchanging translations at random makes so great a difference.
-      seeds: How many seeds both have.
+      low: Lower end of its 95 % interval.
+      high: Upper end of the interval.
+      p_bootstrap: Twice the share of the bootstrap's samples on the rarer side of 0, so that it is below 0.05 if the
+        interval does not contain 0.
+      p_randomization: Share of trials in which randomly exchanging translations makes at least as great a difference.
+      seeds: The number of seeds that both have.
     """
 
     value: float
@@ -43,23 +44,23 @@ class Difference:
 
     @property
     def p(self) -> float:
-        """The larger of the two: randomization takes differences of seeds for those of methods."""
+        """The larger of the two p: randomization alone mistakes differences between seeds for those between methods."""
         return max(self.p_bootstrap, self.p_randomization)
 
     def turned(self) -> "Difference":
-        """Returns the difference of the control to the system."""
+        """Returns the difference of the control from the system."""
         return dataclasses.replace(self, value=0.0 - self.value, low=0.0 - self.high, high=0.0 - self.low)  # 0, not -0
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """How much seeds differ in test BLEU, of a system or in the difference of two.
+    """How much the seeds of a system differ in test BLEU, or the seeds of the difference of two systems.
 
     Attributes:
-      variance: Of the seeds' values.
-      chance: The part of it that comes from the sentences: half the variance of the difference of two seeds over
-        samples of sentences.
-      degrees: Its degrees of freedom: seeds less one for each system.
+      variance: The variance of the seeds' values.
+      chance: The part of the variance that comes from the sentences: half the variance of the difference of two seeds
+        over samples of sentences.
+      degrees: Its degrees of freedom: for each system, the number of seeds minus one.
     """
 
     variance: float
@@ -68,7 +69,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: np.ndarray, drawn: np.ndarray) -> "Spread":
-        """Takes the values of seeds, float [seeds], and those in samples of sentences, float [samples, seeds]."""
+        """Returns the spread of seeds' values, float [seeds], given those on samples of sentences [samples, seeds]."""
         seeds = len(values)
         covariance = np.cov(drawn, rowvar=False)
         others = (covariance.sum() - np.trace(covariance)) / (seeds * (seeds - 1))
@@ -76,7 +77,7 @@ class Spread:
 
     @classmethod
     def pooled(cls, spreads: "Sequence[Spread]") -> "Spread | None":
-        """Returns the mean of several, by their degrees of freedom; None of none."""
+        """Returns the mean of several spreads, weighted by their degrees of freedom; None if there are none."""
         degrees = sum(each.degrees for each in spreads)
         if not degrees:
             return None
@@ -87,13 +88,13 @@ class Spread:
 
 
 def bleu(counts: np.ndarray) -> np.ndarray:
-    """Returns BLEU, 0 to 100, of counts that were added up: float [..., 10] -> float [...].
+    """Returns BLEU, 0 to 100, from summed counts: float [..., 10] -> float [...].
 
-    As sacrebleu's: up to 4 words, smoothing "exp", brevity penalty. The counts are lengths of translation and
-    reference, then matches, then totals of 1 to 4 words.
+    It equals sacrebleu's: up to 4 words, smoothing "exp", brevity penalty. The counts are the lengths of translation
+    and reference, then the matches, then the totals of 1 to 4 words.
     """
     length, reference, matches, totals = counts[..., 0], counts[..., 1], counts[..., 2:6], counts[..., 6:10]
-    # The n-th order without a match counts as 1/2^n of one.
+    # The n-th order that has no match counts as 1/2^n matches.
     smoothed = 0.5 ** np.cumsum(matches == 0, axis=-1)
     precisions = np.where(matches == 0, smoothed, matches) / np.maximum(totals, 1)
     penalty = np.exp(np.minimum(0.0, 1 - reference / np.maximum(length, 1)))
@@ -102,18 +103,18 @@ def bleu(counts: np.ndarray) -> np.ndarray:
 
 
 def without_penalty(counts: np.ndarray) -> np.ndarray:
-    """Returns counts, float [..., 10], whose BLEU has no brevity penalty: references are as long as translations."""
+    """Returns counts, float [..., 10], whose BLEU has no brevity penalty: with references as long as translations."""
     even = counts.copy()
     even[..., 1] = even[..., 0]
     return even
 
 
 def spread(system: Mapping[int, np.ndarray], control: Mapping[int, np.ndarray] | None = None) -> Spread | None:
-    """Returns how much a system's seeds differ, or the seeds of its difference to a control; None of less than two.
+    """Returns the spread of a system's seeds, or of its difference from a control; None with fewer than two seeds.
 
     Args:
       system: Seed -> counts, float [sentences, 10].
-      control: The same.
+      control: The same for the control.
     """
     seeds = sorted(system if control is None else set(system) & set(control))
     if len(seeds) < 2:
@@ -132,14 +133,15 @@ def difference(
     pool: Sequence[Spread] = (),
     shared: bool = False,
 ) -> Difference | None:
-    """Tests a system against its control over the seeds that both have; None without such seeds.
+    """Returns the test of a system against its control over the seeds that both have; None if there are none.
 
     Args:
       system: Seed -> counts, float [sentences, 10].
-      control: The same.
-      pool: Spreads of all systems, these two among them, or with ``shared`` of all differences of such pairs. The
-        larger of their mean and the pair's own counts, with its own degrees of freedom; without a pool, the pair's.
-      shared: Whether both begin with the same run of each seed, so that seeds are pairs.
+      control: The same for the control.
+      pool: Spreads of all systems, including these two; with ``shared``, of the differences of all such pairs. Their
+        mean or the pair's own spread is used, whichever is larger, with its own degrees of freedom. Without a pool,
+        the pair's own is used.
+      shared: Whether both begin with the same run for each seed, so that their results are paired by seed.
     """
     seeds = sorted(set(system) & set(control))
     if not seeds:
@@ -162,10 +164,10 @@ def difference(
 def difference_of_means(
     system: Mapping[int, np.ndarray], control: Mapping[int, np.ndarray], *, pool: Sequence[Spread] = ()
 ) -> Difference | None:
-    """Tests a system against its control where they have other seeds; None where one of them has less than two.
+    """Returns the test of a system against a control with different seeds; None if either has fewer than two.
 
-    As ``difference``, over all seeds of each. There is no randomization, which exchanges what both have translated:
-    its p is 0, and ``seeds`` is the smaller number.
+    It is like ``difference``, but over all seeds of each. There is no randomization, because that exchanges
+    translations of the same seed: its p is 0, and ``seeds`` is the smaller number.
     """
     if min(len(system), len(control)) < 2:
         return None
@@ -181,35 +183,43 @@ def difference_of_means(
 
 
 def _interval(drawn: np.ndarray) -> tuple[float, float, float]:
-    """Returns where the 95 % interval of samples begins and ends, and p: twice the share on the rarer side of 0."""
+    """Returns the ends of the samples' 95 % interval, and p: twice the share on the rarer side of 0."""
     low, high = np.percentile(drawn, [2.5, 97.5])
     rarer = min(np.sum(drawn <= 0), np.sum(drawn >= 0))
     return float(low), float(high), float(min(1.0, 2 * (1 + rarer) / (1 + len(drawn))))
 
 
 def _of_seeds(own: Spread, pool: Spread, share: float) -> np.ndarray:
-    """Returns what other seeds would change in each sample: float [samples]."""
+    """Returns the change in each sample that other seeds would cause: float [samples]."""
     larger = max(own, pool, key=lambda each: each.variance)
     variance = max(0.0, larger.variance - own.chance)
     return np.sqrt(share * variance) * np.random.default_rng(_SEED).standard_t(larger.degrees, size=SAMPLES)
 
 
 def _scores(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns BLEU of every seed's counts, float [seeds, sentences, 10]: of all sentences, and of samples of them."""
+    """Returns BLEU of every seed's counts, float [seeds, sentences, 10].
+
+    Returns:
+      BLEU of all sentences, float [seeds], and of samples of sentences, float [samples, seeds].
+    """
     samples = [_samples(each.tobytes(), counts.shape[1], SAMPLES) for each in counts]
     return bleu(counts.sum(axis=1)), np.stack(samples, axis=1)
 
 
 @functools.lru_cache(maxsize=256)  # every run is in several pairs, and every pair in several tables
 def _samples(counts: bytes, sentences: int, samples: int) -> np.ndarray:
-    """Returns BLEU of samples of sentences, float [samples], of counts float64 [sentences, 10] as bytes."""
+    """Returns BLEU of samples of sentences, float [samples]; ``counts`` is float64 [sentences, 10] as bytes."""
     rows = np.frombuffer(counts).reshape(sentences, -1)
     drawn = np.split(_drawn(sentences, samples), samples // _AT_ONCE)
     return np.concatenate([bleu(_sums(often, rows)) for often in drawn])
 
 
 def _randomized(pair: np.ndarray) -> np.ndarray:
-    """Returns the difference in trials that exchange translations of a sentence (Riezler & Maxwell 2005)."""
+    """Returns the differences in trials that exchange translations of sentences (Riezler & Maxwell 2005).
+
+    Args:
+      pair: Counts of control and system, float [2, seeds, sentences, 10].
+    """
     total, gap = pair.sum(axis=2), pair[1] - pair[0]
     seeds, sentences, columns = gap.shape
     gap = gap.transpose(1, 0, 2).reshape(sentences, seeds * columns)
@@ -223,13 +233,13 @@ def _randomized(pair: np.ndarray) -> np.ndarray:
 def _sums(often: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Returns the sums of counts [sentences, n] in samples [samples, sentences]: float64 [samples, n].
 
-    In float32, several times as fast: counts are whole numbers, whose sums it has exactly below 2^24 (a test set of a
-    million words is far from it).
+    It computes in float32, which is several times as fast. Counts are integers, and their sums are exact below 2^24 (a
+    test set of a million words is far from that).
     """
     return (often.astype(np.float32) @ counts.astype(np.float32)).astype(float)
 
 
-# Every pair of a table is tested with the same draws.
+# Cached, because every pair in a table is tested with the same draws.
 @functools.lru_cache(maxsize=2)
 def _drawn(sentences: int, samples: int) -> np.ndarray:
     """Returns how often each sentence is in each sample: uint8 [samples, sentences]."""

@@ -1,4 +1,4 @@
-"""How long the trainings of ``comparison.py`` that are left take, about, by the stored ones and by those that run."""
+"""Estimates the time left for the trainings of ``comparison.py`` from stored results and from running trainings."""
 
 import collections
 import dataclasses
@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from _comparison_plan import PLAIN, Job
 from _comparison_store import Record
 
-_ENOUGH = 200  # updates, from which on a training's own speed is known
-_LAST_UPDATES = 500  # of a training that has had as many as others: until its next evaluation
+_ENOUGH = 200  # updates after which a training's own speed counts as known
+_LAST_UPDATES = 500  # updates that a training needs at least, even if it already had as many as others of its row
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a training is.
+    """The progress of a training.
 
     Attributes:
-      seconds: Since it was started, or resumed.
-      updates: All of its run's.
-      minutes: That these took.
+      seconds: Time since it was started or resumed.
+      updates: Number of updates of the whole run.
+      minutes: Time that these updates took.
     """
 
     seconds: float
@@ -36,24 +36,24 @@ def seconds_left(
     later: int,
     slots: int,
 ) -> float:
-    """Returns an estimate; 0 where nothing is stored to estimate from.
+    """Returns an estimate of the seconds left; 0 if there are no stored results to estimate from.
 
-    A training that runs goes on as fast as until now, and ends after as many updates as others of its row. One that
-    waits takes as long as others of its row, longer where those that run are slower here than they were there. What is
-    known of a row with one recipe of training is stretched to another one as it was in rows that have both.
+    A running training is assumed to continue at its speed and to end after as many updates as others of its row. A
+    waiting training takes as long as others of its row, or longer if the running ones are slower than the stored ones
+    of their rows were. Numbers from one training recipe are scaled to another by the ratio in rows that have both.
 
     Args:
       records: The stored results.
-      price: How many times as long an update takes with a recipe of training.
-      jobs: The trainings that are left, those that run among them.
-      running: How far these are.
-      later: How many trainings there will be besides.
-      slots: How many run side by side.
+      price: Training recipe -> the duration of an update relative to the plain recipe's.
+      jobs: The trainings that are left, including the running ones.
+      running: Running training -> its progress.
+      later: The number of further trainings that are not known yet.
+      slots: How many trainings run side by side.
     """
     seconds, updates, paces = (collections.defaultdict[str, list[float]](list) for _ in range(3))
     stretch = _stretches(records)
     for job, record in records.items():
-        # Of a training that was resumed, only the last part was timed. One that reranks has no updates of its own.
+        # For a resumed training, only the last part was timed. A row that reranks has no updates of its own.
         trained = 60 * (record["minutes"] - record["minutes_before"])
         seconds[job.row].append(max(record["seconds"], trained) / price(job.variant) / stretch[job.variant])
         if trained and record["updates"]:
@@ -75,11 +75,11 @@ def seconds_left(
             left.append(max(ends - known[job].updates, _LAST_UPDATES) * _pace(known[job]))
         else:
             left.append(max(0.0, whole(job) * factor - (running[job].seconds if job in running else 0.0)))
-    return max(sum(left) / slots, *left, 0.0)  # the last ones have no others beside them
+    return max(sum(left) / slots, *left, 0.0)  # the longest training may end up running alone
 
 
 def _stretches(records: Mapping[Job, Record]) -> Mapping[str, float]:
-    """Returns for each recipe of training how many times as many updates as with the plain one trainings take."""
+    """Returns training recipe -> the number of updates that trainings need, relative to the plain recipe; default 1."""
     found = collections.defaultdict[tuple[str, str], list[float]](list)
     for job, record in records.items():
         if record["updates"]:
@@ -93,10 +93,10 @@ def _stretches(records: Mapping[Job, Record]) -> Mapping[str, float]:
 
 
 def _pace(progress: Progress) -> float:
-    """Returns the seconds of an update."""
+    """Returns the seconds per update."""
     return 60 * progress.minutes / progress.updates
 
 
 def _median(found: Mapping[str, Sequence[float]], row: str = "") -> float:
-    """Returns the median of a row; of all, where the row has none."""
+    """Returns the median of a row's values, or of all values if the row has none."""
     return statistics.median(found.get(row) or [value for values in found.values() for value in values])

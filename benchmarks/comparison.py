@@ -1,18 +1,19 @@
-"""The papers' models at convergence: tuned alike, trained until they gain no more, tested over all seeds.
+"""Compares the papers' models at convergence: equally tuned, trained until they stop improving, tested over all seeds.
 
     python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW                     # Multi30k; days on one core
-    taskset -c 1 python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW        # on core 1 alone
+    taskset -c 1 python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW        # only on core 1
     python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW --only='comparison_enc_dc*' --seeds=1 --dry_run
     python benchmarks/comparison.py --corpus=iwslt14 --work_dir=W --tmp_dir=PLAIN --cores=8 --cores_each=8   # a GPU
     python benchmarks/comparison.py --report                                       # tables and figure, no training
 
-docs/comparison_protocol.md is the protocol; benchmarks/comparison.toml has rows and their order,
-recipes/comparison*.toml the models. Every family is tuned first; the rows follow with its rate and dropout. A training
-is a command ``t2t_ext-experiment`` of its own on a core of its own, as many side by side as ``--cores`` allows.
+docs/comparison_protocol.md is the protocol; benchmarks/comparison.toml has the rows and their order,
+recipes/comparison*.toml the models. Every family is tuned first; its rows are then trained with the chosen learning
+rate and dropout. Each training is a separate ``t2t_ext-experiment`` command on its own core; as many run side by side
+as ``--cores`` allows.
 
-Ctrl-C, SIGTERM and kill -9 end the trainings, which save; the same command resumes. A training that is done is stored
-in docs/results/comparison_CORPUS.json (``--results``) at once, with what all tests need, and is never made again, even
-where its run is gone. One that failed is passed over, and tried again by the next command.
+Ctrl-C, SIGTERM and kill -9 end the trainings, which save first; the same command resumes them. The result of a finished
+training is stored in docs/results/comparison_CORPUS.json (``--results``) at once, with everything that the tests need.
+It is never made again, even if its run is gone. A failed training is skipped, and the next command tries it again.
 """
 
 import argparse
@@ -50,11 +51,11 @@ _RESULTS = _HERE.parent / "docs" / "results"
 _README = _HERE.parent / "README.md"
 _PAGE = _HERE.parent / "docs" / "comparison.md"
 _LOCK_SECONDS = 120.0
-_PASSED_ON = ("problem_options", "hparams", "train")  # to t2t_ext-experiment
+_PASSED_ON = ("problem_options", "hparams", "train")  # flags that are passed on to t2t_ext-experiment
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Trains, tests, writes; returns the exit status."""
+    """Trains and tests the models, writes the report, and returns the exit status."""
     return run_main(lambda: _run(_parser().parse_args(argv)))
 
 
@@ -102,7 +103,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         failed = {} if args.report else _train(args, plan, store)
     finally:  # also when it is interrupted
-        store = _comparison_store.Store(results)  # with what other commands have stored meanwhile
+        store = _comparison_store.Store(results)  # read again: other commands may have stored results meanwhile
         if store.records and not args.dry_run:
             replaced = _comparison_store.Store(results.with_stem(f"{results.stem}_replaced"))
             _comparison_report.write(plan, store.records, args.out or results.with_suffix(""), replaced.records)
@@ -115,13 +116,13 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store) -> dict[str, str]:
-    """Trains what is not stored yet; returns what failed."""
+    """Carries out the trainings that are not stored yet; returns the failed ones with their reasons."""
     if not args.work_dir:
         raise UserError("--work_dir=DIR says where data, runs and recipes are put; --report needs none.")
     (seeds, variants, only), slots = _chosen(args, plan), _slots(args)
     with contextlib.ExitStack() as stack:
         lock, folder = None, args.work_dir.resolve() / args.corpus
-        if args.dry_run:  # a queue at work needs the recipes that it has written
+        if args.dry_run:  # do not overwrite the recipes of a queue at work
             recipes = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         else:
             lock, recipes = stack.enter_context(_locked(folder)), folder / "recipes"
@@ -154,7 +155,7 @@ def _train(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store)
 
 
 def _chosen(args: argparse.Namespace, plan: Plan) -> tuple[list[int], list[str], list[str]]:
-    """Returns seeds, variants and patterns of rows, checked."""
+    """Returns the checked seeds, variants and patterns of rows."""
     try:
         seeds = [int(seed) for seed in args.seeds.split(",")]
     except ValueError:
@@ -172,7 +173,7 @@ def _chosen(args: argparse.Namespace, plan: Plan) -> tuple[list[int], list[str],
 
 
 def _slots(args: argparse.Namespace) -> list[list[int]]:
-    """Returns the cores of each of the trainings that run side by side."""
+    """Returns, for each of the trainings that run side by side, its cores."""
     usable = sorted(os.sched_getaffinity(0))
     cores = args.cores or len(usable)
     if not 1 <= args.cores_each <= cores <= len(usable):
@@ -183,7 +184,7 @@ def _slots(args: argparse.Namespace) -> list[list[int]]:
 
 
 def _locked(work_dir: pathlib.Path) -> IO[str]:
-    """Returns the open lock of a folder; waits a little for trainings of a killed queue, which save and end.
+    """Returns the open lock file of a folder; waits a little while the trainings of a killed queue save and end.
 
     Raises:
       UserError: Another queue is at work there.
@@ -215,14 +216,14 @@ class ExperimentWork:
         folder: pathlib.Path,
         recipes: pathlib.Path,
     ) -> None:
-        """Prepares; the recipes' file is written by ``write_recipes``.
+        """Prepares; ``write_recipes`` writes the file of recipes.
 
         Args:
           args: The command's flags.
           plan: The rows.
           store: The results.
-          folder: Where data and runs are put.
-          recipes: Where the recipes' file is put.
+          folder: Where data and runs go.
+          recipes: Where the file of recipes goes.
         """
         self._args, self._plan, self._store = args, plan, store
         self._folder, self._recipes = folder, recipes / "tuned.toml"
@@ -241,9 +242,9 @@ class ExperimentWork:
         )
 
     def write_recipes(self, jobs: Sequence[Job]) -> None:
-        """Writes the recipes of all trainings that are known, where they have changed.
+        """Writes the recipes of all known trainings if they have changed.
 
-        Those of trainings that are no longer wanted, because another cell was chosen, stay: one may be at work.
+        Recipes of trainings that are no longer wanted, because another cell was chosen, stay: one may still be running.
         """
         self._named |= dict.fromkeys(jobs)
         text = self._plan.toml(list(self._named), self._plan.cells(self._store.scores()))
@@ -259,8 +260,8 @@ class ExperimentWork:
         return plans.plan(self._book.recipe(self._plan.name(job)), self._book, self._options_of(job))
 
     def _options_of(self, job: Job) -> plans.Options:
-        """Returns the options of a training; a recipe of training and a seed have their own teachers, and so data."""
-        plain = job.variant in (PLAIN, TUNING)  # the grid's cells learn from the teachers that rows learn from
+        """Returns the options of a training; each training recipe and seed has its own teachers, and therefore data."""
+        plain = job.variant in (PLAIN, TUNING)  # cells of the grid learn from the same teachers as the rows
         of_the_recipe = [] if plain else [job.variant]
         runs = "_".join(["runs", *of_the_recipe, *([f"seed{job.seed}"] if job.seed > 1 else [])])
         return dataclasses.replace(
@@ -268,11 +269,11 @@ class ExperimentWork:
         )
 
     def settings(self, job: Job) -> dict[str, str]:
-        """Returns what determines the result of a training."""
+        """Returns the settings that determine the result of a training."""
         return _comparison_store.settings_of(self.stages(job))
 
     def prepare(self, job: Job) -> None:
-        """Puts the run of the chosen cell where the row's training finds it, which goes on from its end."""
+        """Puts the run of the chosen cell where the row's training finds it and continues it."""
         began = self._plan.began(job)
         if began is None:
             return
@@ -302,24 +303,24 @@ class ExperimentWork:
         return [sys.executable, "-m", "t2t_ext.bin.experiment", *given]
 
     def folder(self, job: Job) -> pathlib.Path:
-        """Returns where the log of a training is; its run is in ``run``."""
+        """Returns the folder of a training's log; its run is in the subfolder ``run``."""
         return plans.run_folder(self._plan.name(job), self._options_of(job), job.seed)
 
     def unfinished(self, job: Job) -> set[pathlib.Path]:
-        """Returns the markers of the stages that its command would work on."""
+        """Returns the markers of the stages that the training's command would still carry out."""
         return {stage.marker for stage in self.stages(job) if state_of(stage).word != "done"}
 
     def gone(self, job: Job) -> bool:
-        """Returns whether the run of a training whose result is stored is not there any more."""
+        """Returns whether the run of a training with a stored result no longer exists."""
         own = self.folder(job) / "run"
         return any(stage.output == own and state_of(stage).word != "done" for stage in self.stages(job))
 
     def record(self, job: Job, seconds: float) -> _comparison_store.Record:
-        """Returns the result of a training that is done."""
+        """Returns the result of a finished training."""
         return _comparison_store.record_of(*self._described(job), seconds, self._args.cores_each)
 
     def record_of_failed(self, job: Job, seconds: float) -> _comparison_store.Record | None:
-        """Returns what is stored of a cell of the grid that diverged: another cell is then its family's."""
+        """Returns the record of a diverged cell of the grid, so that its family gets another cell; otherwise None."""
         run = self.folder(job) / "run"
         if not self._plan.is_of_the_grid(job) or not RunDirectory.exists(run):
             return None

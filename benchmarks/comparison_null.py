@@ -1,17 +1,17 @@
-"""How often the tests of ``comparison.py`` find a difference between two methods that do not differ.
+"""Measures how often the tests of ``comparison.py`` find a difference between two methods that do not differ.
 
     python benchmarks/comparison_null.py                                  # 200 pairs of methods, some minutes
-    python benchmarks/comparison_null.py --shift=0.02 --shared=0.9        # seeds are of different quality
-    python benchmarks/comparison_null.py --paired                         # methods that hold the same runs
-    python benchmarks/comparison_null.py --rows=16 --pairs=50             # whole tables of 16 rows beside one control
+    python benchmarks/comparison_null.py --shift=0.02 --shared=0.9        # seeds differ in quality
+    python benchmarks/comparison_null.py --paired                         # methods that share runs of every seed
+    python benchmarks/comparison_null.py --rows=16 --pairs=50             # whole tables of 16 rows and one control
     python benchmarks/comparison_null.py --rows=16 --shift=0.03 --others=0.5     # other rows differ half as much
 
-Two methods with so many seeds each translate the same sentences. Whether a token is right depends on its sentence, on
-what all seeds have in common (``--shared``, a part of the variance), on chance, and on the seed's quality (``--shift``,
-a standard deviation). Nothing depends on the method: whatever is found is an error of the first kind. The tests of
-``t2t_ext-compare`` are tried beside, on the first seed of each. With ``--rows``, how many tables have at least one such
-error is told: as the protocol decides, with Holm's correction of the larger p, and of the randomization's alone, and
-how often the first row is found before any correction.
+Two methods, each with several seeds, translate the same sentences. Whether a token is right depends on its sentence, on
+a component that all seeds share (``--shared``, a part of the variance), on chance, and on the seed's quality
+(``--shift``, a standard deviation). Nothing depends on the method, so each difference that is found is a type I error.
+The tests of ``t2t_ext-compare`` are tried as well, on the first seed of each method. With ``--rows``, the program tells
+how many tables have at least one such error: by the protocol (Holm's correction of the larger p), and with
+randomization only. It also tells how often the first row is found before any correction.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from t2t_ext.evaluation.comparison import significance
 
 _LONGEST = 20
 _THRESHOLD = -0.75  # about 58 BLEU
-_OF_SENTENCES, _OF_TOKENS = 0.6, 0.8  # deviations of what all seeds have in common
+_OF_SENTENCES, _OF_TOKENS = 0.6, 0.8  # standard deviations of the component that all seeds share
 _LEVEL = 0.05
 
 
 def main() -> int:
-    """Simulates and prints a line."""
+    """Simulates pairs of methods and prints a line of results; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def tables(args: argparse.Namespace) -> int:
-    """Simulates tables of rows with one control and prints how many of them have an error."""
+    """Simulates tables of rows with one control and prints how many have an error; returns the exit status."""
     tests.SAMPLES = tests.TRIALS = 2000
     rng, wrong, variances = np.random.default_rng(11), [], []
     for _ in range(args.pairs):
@@ -86,7 +86,7 @@ def tables(args: argparse.Namespace) -> int:
 
 
 def compared(*counts: np.ndarray) -> tuple[bool, bool]:
-    """Returns whether the bootstrap and the randomization of t2t_ext-compare find a difference of two translations."""
+    """Returns whether t2t_ext-compare's bootstrap and randomization find a difference between two translations."""
     metric = BLEU(references=[["a"]])
     metric._extract_corpus_statistics = lambda lines, references: counts[len(lines) - 1]
     systems = {"first": [""], "second": ["", ""]}
@@ -95,7 +95,7 @@ def compared(*counts: np.ndarray) -> tuple[bool, bool]:
 
 
 def simulated(rng: np.random.Generator, args: argparse.Namespace, methods: int) -> np.ndarray:
-    """Returns what BLEU counts in the translations of methods: float [methods, seeds, sentences, 10]."""
+    """Returns BLEU's counts for the translations of all methods: float [methods, seeds, sentences, 10]."""
     reference = rng.integers(7, 19, size=args.sentences)
     length = reference + rng.integers(-1, 2, size=args.sentences)
     shape = args.sentences, _LONGEST

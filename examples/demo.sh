@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job on the embedded offline corpus: data, training, decoding, BLEU, export, served sentences.
-# Every command is one that you can copy; results go to ./demo (another folder: DEMO_DIR=...).
+# The main workflow on the built-in offline corpus: data, training, decoding, BLEU, export, translating with the export.
+# You can copy each command. Results go to ./demo (for another folder: DEMO_DIR=...).
 set -euo pipefail
 
 dir=${DEMO_DIR:-demo}
@@ -25,7 +25,7 @@ say "4. Export: a SavedModel that takes and gives plain text"
 t2t_ext-exporter --output_dir="$dir/run" --export_dir="$dir/export" --overwrite
 
 say "5. Three sentences from the export"
-# TensorFlow's notes on the machine go to a file; they are shown if something fails.
+# TensorFlow's messages about the machine go to a file, which is shown only if something fails.
 python "$(dirname "$0")/translate_with_export.py" "$dir/export" \
   "Sunday, September 14, 2008" "Austria, Romania, and Vietnam" "28 deciliters (in 3 days)" \
   2> "$dir/tensorflow.log" || { cat "$dir/tensorflow.log" >&2; exit 1; }
