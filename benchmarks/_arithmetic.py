@@ -70,10 +70,7 @@ class Sizes:
         return layer in (self.hparams.dual_decoder_layers if decoder else self.hparams.dual_encoder_layers)
 
     def dual(self, positions: float, memory: float, taps: int) -> float:
-        """Returns the multiplications of a dual contextual module.
-
-        They are for the neighborhood, the projections of both attentions, the attentions and the aggregation.
-        """
+        """Returns the multiplications of a dual contextual module: neighborhood, two attentions, aggregation."""
         d = self.hparams.hidden_size
         local = positions * taps * d * 2 * d
         return local + 4 * self.rows(positions) + 2 * self.looks(positions, memory)

@@ -13,12 +13,7 @@ class Tests:
     """The tests of the pairs of rows with one training recipe, and Holm's correction for the number of pairs."""
 
     def __init__(self, plan: Plan, counts: Mapping[str, Mapping[int, np.ndarray]]) -> None:
-        """Makes the tests.
-
-        Args:
-          plan: The rows.
-          counts: Finished row -> seed -> BLEU's counts of every sentence: float [sentences, 10].
-        """
+        """Makes the tests; ``counts`` is finished row -> seed -> BLEU's counts, float [sentences, 10]."""
         self._plan, self._counts = plan, counts
         primary, others = plan.pairs()
         pairs = [pair for pair in (*primary, *others) if pair <= set(counts)]

@@ -1,10 +1,10 @@
-"""One table over all models of the garden: parameters, BLEU on the same data and budget, and speeds.
+"""Makes one table of all models in the garden: parameters, BLEU with the same data and budget, and speeds.
 
-``t2t_ext-experiment`` trains, translates and scores the rows of a recipe and resumes where it was stopped. What the
-runs are is then measured in turns, in this one process: whole training steps on batches of the development set (real
-tokens of the source and of every target, a second), and translating lines of it with the runs' own weights, into as
-many tokens as the source has: how soon a model ends is its quality, not its speed, and one sentence that never ends
-would hold up all.
+``t2t_ext-experiment`` trains, translates and scores the rows of a recipe, and resumes where it was stopped. Then the
+speeds of the runs are measured in turns, in this process: whole training steps on batches of the development set (real
+tokens per second, of the source and of every target), and translation of its lines with the runs' own weights. Each
+translation has as many tokens as the source, because when a model ends a sentence is a matter of its quality, not its
+speed, and one sentence that never ends would delay all others.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     """Carries out the recipe, measures its runs, and writes ``RECIPE.{md,json,png}`` into ``args.table``.
 
     Args:
-      args: With ``table``, ``recipe``, ``rounds``, ``batches``, ``lines`` and TensorFlow's numbers of threads.
+      args: Has ``table``, ``recipe``, ``rounds``, ``batches``, ``lines`` and TensorFlow's numbers of threads.
       others: Flags of t2t_ext-experiment.
     """
     from t2t_ext.bin._flags import start_tensorflow
@@ -50,7 +50,7 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     start_tensorflow(args.inter_op_parallelism_threads, args.intra_op_parallelism_threads)
     import tensorflow as tf
 
-    tf.get_logger().setLevel("ERROR")  # many graphs of one function are meant here
+    tf.get_logger().setLevel("ERROR")  # no warnings about retracing: one function has many graphs on purpose
     decoding = _decode_hparams(report)
     alone = {name: pathlib.Path(runs[0]) for name, runs in systems.items() if len(runs) == 1}
     print(f"Measuring the training of {len(alone)} models in turns", flush=True)
@@ -60,7 +60,7 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     rows = [_row(name, report, speeds) for name in systems]
     text = markdown(rows)
     content = _report.report({"recipe": args.recipe, "decode_hparams": decoding, "rows": rows, "speeds": speeds})
-    path = args.table / args.recipe  # a folder; the files are beside it
+    path = args.table / args.recipe  # a folder; the files go beside it
     _report.write_report(path.with_suffix(".json"), content | {"commands": report["commands"]})
     path.with_suffix(".md").write_text(text, encoding="utf-8")
     if importlib.util.find_spec("matplotlib"):
@@ -74,9 +74,9 @@ def _order(report: Mapping[str, Any]) -> list[str]:
 
 
 def _decode_hparams(report: Mapping[str, Any]) -> str:
-    """Returns how the rows were searched, as the commands say."""
+    """Returns the decoding settings of the rows, as given in the report's commands."""
     for command in report["commands"]:
-        if not command.startswith("t2t_ext-translate-all "):  # teachers have a search of their own
+        if not command.startswith("t2t_ext-translate-all "):  # teachers have their own search settings
             continue
         for part in command.split():
             if part.strip("'").startswith("--decode_hparams="):
@@ -114,7 +114,7 @@ def _training(runs: Mapping[str, pathlib.Path], count: int, rounds: int) -> dict
 
 
 def _decoding(runs: Mapping[str, pathlib.Path], decode_hparams: str, count: int, rounds: int) -> dict[str, Any]:
-    """Measures how many lines of the development set every run translates in a second, all equally long."""
+    """Measures how many lines of the development set every run translates per second, with equal output lengths."""
     from t2t_ext import registry
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.data.datasets.generated import GeneratedData
@@ -135,7 +135,7 @@ def _decoding(runs: Mapping[str, pathlib.Path], decode_hparams: str, count: int,
 
 
 def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns what the table says of a system."""
+    """Returns a system's row of the table."""
     figures = {each["name"]: each for each in report["beside"].get(name, report["figures"])}
     compared = next((each for each in report["comparisons"] if each["split"] != "dev"), {"systems": {}})
     tested = compared["systems"].get(name, {})
@@ -146,7 +146,7 @@ def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str,
         row[kind] = found["per_second"].get(name)
         row[f"{kind}_ratio"] = found["ratios"].get(name)
         if name in found["seconds"]:
-            # per_second is an amount over the median time: that of a round follows from its time.
+            # per_second is the amount of work over the median time, so each round's speed follows from its time.
             seconds = found["seconds"][name]
             amount = row[kind] * statistics.median(seconds)
             row[f"{kind}_rounds"] = [amount / max(seconds), amount / min(seconds)]
@@ -154,11 +154,11 @@ def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str,
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the table in Markdown; brackets hold quotients of the figures shown, by the first row's.
+    """Returns the table in Markdown; numbers in brackets are the figures divided by those of the first row.
 
-    Behind a speed are those of the slowest and the fastest round.
+    After each speed come the speeds of the slowest and the fastest round.
 
-    The JSON file beside it has the medians of the ratios within rounds, too.
+    The JSON file beside it also has the medians of the ratios within rounds.
     """
     label = rows[0]["label"] or "BLEU"
     base = rows[0]["parameters"]
@@ -180,7 +180,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _draw(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
-    """Draws scores with their intervals, and speeds beside the first row's."""
+    """Draws the scores with their intervals, and the speeds relative to the first row."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-_REST = 20  # so many times the median time of an update is a pause of the process or of the machine, not training
+_REST = 20  # a window with this many times the median time per update contains a pause of the process or machine
 _STARTED = re.compile(r"first step after ([\d.]+) s")
 _FAIRSEQ_LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \| INFO \| ([\w.]+) \| (.*)$")
 _FAIRSEQ_SAVED = re.compile(r"Saved checkpoint .*\(writing took ([\d.]+) seconds\)")
@@ -22,15 +22,15 @@ _FAIRSEQ_SAVED = re.compile(r"Saved checkpoint .*\(writing took ([\d.]+) seconds
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Point:
-    """What an evaluation on the development set found.
+    """The result of an evaluation on the development set.
 
     Attributes:
-      updates: After how many updates.
-      minutes: Of training alone: without start-up, evaluations and the writing of checkpoints.
-      minutes_counted: The same with all evaluations so far, this one among them.
-      tokens: Target tokens trained on: EOS counts, padding does not.
+      updates: The number of updates before it.
+      minutes: Minutes of training only: without start-up, evaluations and the writing of checkpoints.
+      minutes_counted: The same with all evaluations so far, including this one.
+      tokens: Target tokens trained on; EOS counts, padding does not.
       bleu: Dev BLEU.
-      loss: Dev loss, on references alone; None where the log has none.
+      loss: Dev loss on references only; None if the log has none.
     """
 
     updates: int
@@ -46,18 +46,18 @@ class Run:
     """A finished training.
 
     Attributes:
-      name: Of its recipe.
-      seed: Its seed; 0 where the log does not say.
+      name: The name of its recipe.
+      seed: Its seed; 0 if the log does not say.
       points: Its evaluations, in order.
-      minutes: Of training alone, up to the last update that was logged.
-      minutes_before: Those of them that its first weights took.
-      updates: How many updates were logged.
-      ended: Why it ended: ``target``, ``minutes``, ``updates``, ``early stopping``; empty where nobody knows.
-      startup_seconds: From the making of the model to the end of the first update; None where the log does not say.
-      test: Score of the test set by the checkpoint that the development set chose; None: not scored.
-      test_signature: What makes the score comparable.
-      parameters: Numbers that are learned; None where nobody counted them.
-      more: What else is stored with it.
+      minutes: Minutes of training only, up to the last logged update.
+      minutes_before: The part of these minutes that its initial weights took.
+      updates: The number of logged updates.
+      ended: Why it ended: ``target``, ``minutes``, ``updates``, ``early stopping``; empty if unknown.
+      startup_seconds: Time from building the model to the end of the first update; None if the log does not say.
+      test: Test score of the checkpoint that was best on the development set; None if not scored.
+      test_signature: The signature that says which scores are comparable.
+      parameters: The number of learned parameters; None if they were not counted.
+      more: Other data that are stored with it.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def best(self) -> Point | None:
-        """The evaluation with the best dev BLEU, the first of equal ones."""
+        """The evaluation with the best dev BLEU, the first one if several are equal; None if there is none."""
         return max(self.points, key=lambda point: point.bleu, default=None)
 
     @classmethod
@@ -87,7 +87,7 @@ class Run:
         return cls(points=points, more=more, **{name: value for name, value in content.items() if name in known})
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the run as it is stored."""
+        """Returns the run in the form in which it is stored."""
         content = dataclasses.asdict(self)
         return {**content.pop("more"), **content}
 
@@ -96,7 +96,7 @@ class Run:
 
 
 def records(run: str | os.PathLike) -> list[dict[str, Any]]:
-    """Returns the records of RUN/metrics.jsonl, without a line that is just being written; none where there is none."""
+    """Returns the records of RUN/metrics.jsonl without an incomplete last line; empty if there is no file."""
     path = pathlib.Path(run) / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = []
@@ -105,23 +105,23 @@ def records(run: str | os.PathLike) -> list[dict[str, Any]]:
             record = json.loads(line)
         except ValueError:
             break
-        # A loss that is no number is null.
+        # A loss that is not a number is stored as null.
         found.append({name: math.nan if value is None else value for name, value in record.items()})
     return found
 
 
 def read_run(run: str | os.PathLike, name: str = "", seed: int = 0, before: float = 0.0) -> Run:
-    """Reads the curve of a run from its metrics.jsonl.
+    """Returns the curve of a run, read from its metrics.jsonl.
 
-    The first update, which makes the graph, counts as long as those after it in its log window. The same goes for
-    updates that a resumed run's window has from before the interruption. A window in which the training rested (its
-    process was stopped, the machine slept) counts as long as the others.
+    The first update, which builds the graph, counts as taking as long as the later ones in its log window. The same
+    holds for a resumed run's updates from before the interruption. A window in which the training paused (its process
+    was stopped, the machine slept) counts as taking as long as the others.
 
     Args:
       run: The run's directory.
-      name: Of its recipe; empty: the directory's name.
+      name: The name of its recipe; empty: the directory's name.
       seed: Its seed.
-      before: Minutes of training that its first weights took.
+      before: Minutes of training that its initial weights took.
     """
     found = records(run)
     clock = _Clock(before)
@@ -155,16 +155,16 @@ def read_run(run: str | os.PathLike, name: str = "", seed: int = 0, before: floa
 
 
 def startup_seconds(log: pathlib.Path) -> float | None:
-    """Returns when the trainer's log says that the first update of all was done."""
+    """Returns the seconds to the end of the very first update, from the trainer's log; None if they are not there."""
     started = _STARTED.search(log.read_text(encoding="utf-8", errors="replace")) if log.exists() else None
     return float(started[1]) if started else None
 
 
 def read_fairseq(log: str | os.PathLike, name: str = "fairseq", seed: int = 0) -> Run:
-    """Reads the curve of a training by fairseq from its log (``--log-format json``), to a second.
+    """Returns the curve of a fairseq training, read from its log (``--log-format json``); times are to a second.
 
     Points are its ``valid`` lines with ``valid_bleu`` (``--eval-bleu``); a log without them gives none. Training
-    begins with "Start iterating over samples"; validations and the writing of checkpoints are taken out of it.
+    begins with "Start iterating over samples"; validations and the writing of checkpoints are subtracted.
     """
     clock, points = _Clock(), []
     began = validating = None
@@ -197,19 +197,19 @@ def read_fairseq(log: str | os.PathLike, name: str = "fairseq", seed: int = 0) -
 
 
 class _Clock:
-    """Minutes and target tokens after the updates that were logged, and between and just after them in proportion."""
+    """Minutes and target tokens after each logged update; interpolated between these, extrapolated after the last."""
 
     def __init__(self, before: float = 0.0) -> None:
         self.updates, self.minutes, self.tokens = [0], [before], [0.0]
 
     def add(self, updates: int, minutes: float, tokens: float) -> None:
-        """Adds a log window that ends after so many updates and lasted so long."""
+        """Adds a log window: the total number of updates at its end, and its own minutes and target tokens."""
         self.updates.append(updates)
         self.minutes.append(self.minutes[-1] + minutes)
         self.tokens.append(self.tokens[-1] + tokens)
 
     def point(self, updates: int, bleu: float, loss: float | None, evaluating: float) -> Point:
-        """Returns an evaluation."""
+        """Returns an evaluation after a number of updates; ``evaluating`` are the minutes of evaluations so far."""
         after = next((n for n, each in enumerate(self.updates) if each >= updates), len(self.updates) - 1)
         first, last = max(after - 1, 0), after
         share = (updates - self.updates[first]) / max(self.updates[last] - self.updates[first], 1)
@@ -230,13 +230,13 @@ class _Clock:
 
 
 def reached(points: Sequence[Point], target: float, *, interpolated: bool = False) -> Point | None:
-    """Returns when a curve reaches a dev BLEU; None if it never does.
+    """Returns the point at which a curve reaches a dev BLEU; None if it never does.
 
     Args:
-      points: Its evaluations.
+      points: The curve's evaluations.
       target: The BLEU.
-      interpolated: Between the last evaluation below the target (or the beginning, with BLEU 0) and the first that
-        reaches it, as if BLEU rose evenly. Otherwise the first evaluation that reaches it.
+      interpolated: Whether to interpolate linearly between the last evaluation below the target (or the beginning,
+        with BLEU 0) and the first that reaches it. Otherwise the point is the first evaluation that reaches it.
     """
     before = Point(updates=0, minutes=0.0, minutes_counted=0.0, tokens=0.0, bleu=0.0)
     for point in points:
@@ -258,8 +258,8 @@ class Spread:
     """A quantity over seeds.
 
     Attributes:
-      values: Of the seeds that have one.
-      of: How many seeds there are.
+      values: The values of the seeds that have one.
+      of: The number of all seeds.
     """
 
     values: tuple[float, ...]
@@ -271,7 +271,7 @@ class Spread:
         return statistics.fmean(self.values) if self.values else None
 
     def shown(self, form: str) -> str:
-        """Writes mean, range, and how many seeds have a value, where not all have."""
+        """Returns mean and range as text, with the number of seeds that have a value if not all have."""
         if self.mean is None:
             return "-"
         low, high = (format(value, form) for value in (min(self.values), max(self.values)))
@@ -280,12 +280,12 @@ class Spread:
 
 
 def to_target(runs: Sequence[Run], target: float, field: str, *, interpolated: bool = False) -> Spread:
-    """Returns what it took the runs of a recipe to reach a dev BLEU.
+    """Returns what the runs of a recipe needed to reach a dev BLEU.
 
     Args:
-      runs: One for each seed.
+      runs: The runs, one for each seed.
       target: The BLEU.
-      field: Of ``Point``: ``minutes``, ``minutes_counted``, ``updates`` or ``tokens``.
+      field: The field of ``Point`` to return: ``minutes``, ``minutes_counted``, ``updates`` or ``tokens``.
       interpolated: See ``reached``.
     """
     found = [reached(run.points, target, interpolated=interpolated) for run in runs]

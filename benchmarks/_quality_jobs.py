@@ -1,4 +1,4 @@
-"""The jobs of ``time_to_quality.py``: from recipes to the commands that carry them out, and the stored results."""
+"""The jobs of ``time_to_quality.py``: turns recipes into commands, and reads the stored results."""
 
 import collections
 import dataclasses
@@ -16,7 +16,7 @@ from t2t_ext.errors import UserError, suggest
 from t2t_ext.experiments.plan import Options, Stage, plan
 from t2t_ext.experiments.recipes import Recipe, RecipeBook
 
-EXTENDED = "train_steps"  # a run that is done may be given more of them
+EXTENDED = "train_steps"  # the flag that may be raised for a finished run
 _ENDLESS = 1_000_000  # updates
 _STAGES = ("data", "train", "average", "score")
 
@@ -25,7 +25,7 @@ _STAGES = ("data", "train", "average", "score")
 
 
 def book(path: pathlib.Path | None) -> tuple[RecipeBook, list[str]]:
-    """Returns the garden's recipes with those of a file or folder, and the names of the latter."""
+    """Returns the garden's recipes together with those of a file or folder, and the names of the latter."""
     import t2t_ext.recipes
 
     garden = pathlib.Path(t2t_ext.recipes.__path__[0])
@@ -41,12 +41,12 @@ def chosen(texts: Sequence[str], known: RecipeBook, own: Sequence[str], problem:
     """Returns the recipes that the flags name.
 
     Args:
-      texts: ``NAME`` or a pattern, from the book; or ``NAME=SET`` or ``NAME=SET:a=1,b=x``, a set and its changes.
-        Empty: all of ``own``.
+      texts: Each is a name or a pattern of recipes in ``known``, or ``NAME=SET`` or ``NAME=SET:a=1,b=x``, an hparams
+        set with changes. Empty: all of ``own``.
       known: All recipes.
-      own: Names of those in the file that was given.
-      problem: Of recipes that are given as a set.
-      model: Of the same.
+      own: Names of the recipes in the given file.
+      problem: The problem of recipes that are given as a set.
+      model: The model of recipes that are given as a set.
 
     Raises:
       UserError: There is no such recipe, one name stands for two, or a recipe is not one training.
@@ -74,7 +74,7 @@ def chosen(texts: Sequence[str], known: RecipeBook, own: Sequence[str], problem:
 
 
 def _of_a_set(name: str, text: str, problem: str, model: str) -> Recipe:
-    """Returns the recipe of ``SET:a=1,b=x``."""
+    """Returns the recipe that is given as ``SET:a=1,b=x``."""
     hparams_set, _, changes = text.partition(":")
     if not problem:
         raise UserError(f"--recipe={name}={text}: --problem=NAME says what to translate.")
@@ -100,18 +100,18 @@ def _of_a_set(name: str, text: str, problem: str, model: str) -> Recipe:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Budget:
-    """When a training ends, whatever comes first.
+    """The limits of a training; it ends at the one that it reaches first.
 
     Attributes:
-      minutes: Of training alone, that of first weights by another recipe among it; 0: no end.
-      stop_at: Dev BLEU; infinite: no end.
+      minutes: Minutes of training only, including the training of initial weights by another recipe; 0: no limit.
+      stop_at: Dev BLEU; infinite: no limit.
     """
 
     minutes: float = 0.0
     stop_at: float = math.inf
 
     def ended_by(self, run: curves.Run) -> str:
-        """Returns what ends a run that is so far; empty where nothing does."""
+        """Returns which limit a run has reached: ``target`` or ``minutes``; empty if none."""
         if curves.reached(run.points, self.stop_at):
             return "target"
         return "minutes" if self.minutes and run.minutes >= self.minutes else ""
@@ -119,15 +119,15 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training with a seed, and what belongs to it.
+    """A training with a seed, and its commands.
 
     Attributes:
-      name: Of its recipe.
+      name: The name of its recipe.
       seed: Its seed.
       stages: Its commands in order, without the generation of data.
-      data: The command that generates its data; None: they are there.
-      budget: When its last training ends.
-      work_dir: Where everything is put.
+      data: The command that generates its data; None if they exist.
+      budget: The budget of its last training.
+      work_dir: Where all its files go.
     """
 
     name: str
@@ -144,22 +144,22 @@ class Job:
 
     @property
     def result(self) -> pathlib.Path:
-        """Its result."""
+        """The file of its result."""
         return self.work_dir / "results" / f"{self.name}.seed{self.seed}.json"
 
     @property
     def training(self) -> Stage:
-        """The training that is measured; those before it only give first weights."""
+        """The training that is measured; earlier ones only provide initial weights."""
         return [stage for stage in self.stages if stage.kind == "train"][-1]
 
     def read(self) -> curves.Run:
-        """Returns the curve so far; what its first weights took is before it."""
+        """Returns the curve so far, which begins after the minutes that its initial weights took."""
         first = [stage for stage in self.stages if stage.kind == "train" and stage is not self.training]
         before = sum(curves.read_run(stage.output).minutes for stage in first)
         return curves.read_run(self.training.output, self.name, self.seed, before)
 
     def settings(self, cores: int) -> dict[str, str]:
-        """Returns what determines its result besides the budget."""
+        """Returns the settings that determine its result, except the budget."""
         flags = {
             f"{stage.title} --{name}": value
             for stage in self.stages
@@ -169,10 +169,10 @@ class Job:
         return {**flags, "--cores": str(cores)}
 
     def stored(self, cores: int) -> curves.Run | None:
-        """Returns its result; None where there is none, or it ended before this budget.
+        """Returns its stored result; None if there is none, or if it ended before this budget was used up.
 
         Raises:
-          UserError: It was made with other settings.
+          UserError: The result was made with other settings.
         """
         if not self.result.exists():
             return None
@@ -196,11 +196,11 @@ def jobs(recipes: Sequence[Recipe], known: RecipeBook, options: Options, budget:
       recipes: The recipes.
       known: All recipes.
       options: Folders, seeds and changes.
-      budget: When a training ends.
-      data_dir: Data that are there; empty: they are generated.
+      budget: The limits of each training.
+      data_dir: The directory of existing data; if empty, data are generated.
 
     Raises:
-      UserError: A flag or a name is invalid, or a recipe takes more than trainings.
+      UserError: A flag or a name is invalid, or a recipe needs more than trainings.
     """
     from t2t_ext.bin.experiment import check_commands
 
@@ -227,7 +227,7 @@ def jobs(recipes: Sequence[Recipe], known: RecipeBook, options: Options, budget:
 
 
 def _measured(stage: Stage, data_dir: str) -> Stage:
-    """Returns a command with the data that are there; a training logs at every evaluation."""
+    """Returns a command; a training also logs at every evaluation and uses the existing data, if given."""
     if stage.kind != "train":
         return stage
     frequency = int(stage.flags.get("local_eval_frequency", 1000))
@@ -237,10 +237,10 @@ def _measured(stage: Stage, data_dir: str) -> Stage:
 
 
 def read_result(path: pathlib.Path) -> curves.Run:
-    """Reads a stored result.
+    """Returns a stored result.
 
     Raises:
-      UserError: It is damaged.
+      UserError: The file is damaged.
     """
     try:
         return curves.Run.from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -249,7 +249,7 @@ def read_result(path: pathlib.Path) -> curves.Run:
 
 
 def finished(folder: pathlib.Path) -> list[curves.Run]:
-    """Returns the results in a ``--work_dir``, or a run directory as one; raises UserError where there are none."""
+    """Returns the results in a ``--work_dir``, or that of a run directory; raises a UserError if there are none."""
     results = sorted((folder / "results").glob("*.json"))
     if results:
         return [read_result(path) for path in results]

@@ -1,4 +1,4 @@
-"""Tables, JSON and a picture of ``time_to_quality.py``: recipes side by side, mean and range over their seeds."""
+"""Makes the tables, JSON and picture of ``time_to_quality.py``: recipes side by side, mean and range over seeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from t2t_ext.reporting.report import Figure, Paragraph, Report
 from t2t_ext.reporting.table import Table, columns
 
 Groups = Mapping[str, Sequence[Run]]  # recipe -> its runs, one for each seed
-# Field of a point -> (heading of its table, divided by, how it is shown)
+# Field of a point -> (heading of its table, divisor, format)
 _QUANTITIES = {
     "minutes": ("Minutes of training, evaluations not counted,", 1.0, ",.2f"),
     "minutes_counted": ("Minutes of training and evaluations", 1.0, ",.2f"),
@@ -26,9 +26,9 @@ def report(groups: Groups, targets: Sequence[float], baseline: str, command: str
 
     Args:
       groups: The runs.
-      targets: Dev BLEU that is to be reached.
-      baseline: The recipe whose minutes the others' are divided by; empty: none.
-      command: What made it.
+      targets: The dev BLEU values to reach.
+      baseline: The recipe with whose minutes the others are compared; empty: none.
+      command: The command line that makes the report.
       interpolated: See ``_quality_curves.reached``.
     """
     blocks: list[Any] = [_summary(groups)]
@@ -61,7 +61,7 @@ def _scaled(spread: Spread, unit: float, form: str) -> str:
 
 
 def _quotients(groups: Groups, targets: Sequence[float], baseline: str, interpolated: bool) -> list[list[Any]]:
-    """Returns mean minutes of the baseline over those of each, where all seeds of both reached the target."""
+    """Returns the baseline's mean minutes divided by each recipe's, if all seeds of both reached the target."""
 
     def mean(runs: Sequence[Run], target: float) -> float | None:
         found = to_target(runs, target, "minutes", interpolated=interpolated)
@@ -104,7 +104,7 @@ def _summary(groups: Groups) -> Table:
 
 
 def _rate(run: Run) -> float | None:
-    """Returns target tokens a second up to the last evaluation; None where no time went by."""
+    """Returns target tokens per second up to the last evaluation; None if no time has passed."""
     minutes = run.points[-1].minutes - run.minutes_before
     return run.points[-1].tokens / minutes / 60 if minutes > 0 else None
 
@@ -124,7 +124,7 @@ def markdown(made: Report) -> str:
 
 
 def figures_json(groups: Groups, targets: Sequence[float], *, interpolated: bool) -> dict[str, Any]:
-    """Returns all figures for machines: every target both ways for every run, and the runs."""
+    """Returns all figures in machine-readable form: each target, both ways, for every run, and the runs themselves."""
     recipes = {}
     for name, runs in groups.items():
         recipes[name] = {
@@ -175,7 +175,7 @@ def picture(groups: Groups, targets: Sequence[float], kind: str) -> bytes:
 
 
 def _draw(axes: Any, place: int, name: str, runs: Sequence[Run], field: str, unit: float) -> Any:
-    """Draws each seed of a recipe, and mean and range as far as all of them got; returns the line of the mean."""
+    """Draws a recipe's seeds, and their mean and range as far as all seeds reach; returns the line of the mean."""
     color = figures.color(place)
     curves = [
         (np.array([getattr(point, field) for point in run.points]) / unit, np.array([p.bleu for p in run.points]))
@@ -193,6 +193,6 @@ def _draw(axes: Any, place: int, name: str, runs: Sequence[Run], field: str, uni
             axes.plot(x, y, color=color, linewidth=0.6, alpha=0.5)
         axes.fill_between(every, values.min(0), values.max(0), color=color, alpha=0.15, linewidth=0)
     style = {"marker": figures.marker(place), "markersize": 4, "markevery": max(len(curves), 1)}
-    # Colors and markers come again after the seventh: then lines are dashed, then dotted.
+    # Colors and markers repeat after the seventh recipe, so lines are then dashed, and later dotted.
     dashes = ("-", "--", ":")[place // len(figures.COLORS) % 3]
     return axes.plot(every, mean, dashes, color=color, label=figures.short(name), **style)[0]

@@ -1,10 +1,10 @@
-"""The trainings of ``time_to_quality.py``: a queue on pinned cores, and a stored result for each.
+"""The trainings of ``time_to_quality.py``: a queue on pinned cores that stores a result for each training.
 
 The folders are::
 
     WORK_DIR/data                        generated data
-    WORK_DIR/RECIPE/seed1/run            a run; the log of each command beside it
-    WORK_DIR/results/RECIPE.seed1.json   its result, which is there only when it is complete
+    WORK_DIR/RECIPE/seed1/run            a run; the log of each command is beside it
+    WORK_DIR/results/RECIPE.seed1.json   its result, which exists only when it is complete
 """
 
 import contextlib
@@ -33,22 +33,22 @@ from t2t_ext.runs import checkpoints
 
 _LOOK_SECONDS = 1.0
 _PREEMPTED = 143  # the trainer's exit status after SIGTERM
-_TOO_EARLY = 0.02  # share of a budget after which the time left is said
+_TOO_EARLY = 0.02  # share of the budget that must be used before the time left is estimated
 
 
 class Trainings:
-    """Jobs on pinned cores, as many side by side as there are slots."""
+    """Carries out jobs on pinned cores, as many side by side as there are slots."""
 
     def __init__(self, waiting: Sequence[Job], slots: Sequence[Sequence[int]], work_dir: pathlib.Path) -> None:
         """Prepares; nothing is started.
 
         Args:
           waiting: The jobs, in order.
-          slots: The cores of each of those that run side by side.
-          work_dir: Where everything is put.
+          slots: For each of the jobs that run side by side, its cores.
+          work_dir: Where all files go.
 
         Raises:
-          UserError: Another process is at work there.
+          UserError: Another process is using ``work_dir``.
         """
         self._slots, self._all = slots, len(waiting)
         self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
@@ -70,10 +70,10 @@ class Trainings:
             ) from None
 
     def run(self, every: float = 30.0) -> None:
-        """Carries out the jobs; says how far they are.
+        """Carries out the jobs and prints their progress.
 
         Args:
-          every: Seconds between two such lines.
+          every: Seconds between two lines of progress.
 
         Raises:
           KeyboardInterrupt: Ctrl-C or SIGTERM came; trainings have saved and ended.
@@ -96,7 +96,7 @@ class Trainings:
             signal.signal(signal.SIGTERM, before)
 
     def progress(self) -> str:
-        """Returns how far the jobs are and how long they still take at most: targets may end them sooner."""
+        """Returns the progress of the jobs and the maximum time left; they may reach their targets sooner."""
         running = list(self._running.values())
         known = [seconds for each in running if (seconds := each.seconds())]
         parts = [f"{self._all - self._waiting.qsize() - len(running)} of {self._all} done"]
@@ -110,7 +110,7 @@ class Trainings:
         return "; ".join(parts)
 
     def _work(self, cores: Sequence[int]) -> None:
-        """Takes jobs until there is none; what is started here inherits the cores of this thread."""
+        """Carries out jobs until none is left; processes that are started here inherit this thread's cores."""
         os.sched_setaffinity(0, cores)
         while not self._stop.is_set():
             try:
@@ -138,7 +138,7 @@ class Trainings:
         """Runs the commands of a job and stores its result."""
         ended = ""
         for stage in job.stages:
-            with self._locks[stage.marker]:  # first weights that several jobs want are trained once
+            with self._locks[stage.marker]:  # initial weights that several jobs need are trained only once
                 if stage is job.training:
                     ended = self._train(job)
                 elif stage.kind == "train" or job.read().points:
@@ -161,7 +161,7 @@ class Trainings:
         return run
 
     def _train(self, job: Job) -> str:
-        """Trains until a budget ends, and says which did."""
+        """Trains until a limit is reached, and returns what ended the training."""
         run, stage = job.read(), job.training
         asked = job.budget.ended_by(run)
         if not asked:
@@ -182,7 +182,7 @@ class Trainings:
             raise UserError(f"Its first weights took {run.minutes:.1f} min, the whole budget. Give more --minutes.")
         step = checkpoints.checkpoint_step(saved[-1])
         if asked == "minutes" and step not in {point.updates for point in run.points}:
-            # A trainer that has no update left to do evaluates the last one.
+            # A trainer without updates left evaluates the last one.
             self._command(dataclasses.replace(stage, flags={**stage.flags, EXTENDED: step}))
         return asked
 
@@ -196,7 +196,7 @@ class Trainings:
 
     @contextlib.contextmanager
     def _started(self, stage: Stage) -> Iterator[subprocess.Popen]:
-        """Yields the process of a command, which is told to end, and waited for, when all is to stop."""
+        """Yields the process of a command; when everything is to stop, the process is terminated and awaited."""
         module = f"t2t_ext.bin.{stage.command.replace('-', '_')}"
         stage.folder.mkdir(parents=True, exist_ok=True)
         with open(stage.log, "ab") as log:
@@ -206,8 +206,8 @@ class Trainings:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                start_new_session=True,  # Ctrl-C comes to us alone
-                pass_fds=[self._lock.fileno()],  # a training whose benchmark was killed keeps the folder
+                start_new_session=True,  # only this process receives Ctrl-C
+                pass_fds=[self._lock.fileno()],  # if the benchmark is killed, its training keeps the folder locked
             )
         ended = threading.Event()
         watcher = threading.Thread(target=self._end_when_stopped, args=[process, ended])
@@ -231,14 +231,14 @@ class Trainings:
 
 
 class _Progress:
-    """How far a job is, of what its budget allows at most."""
+    """The progress of a job, as a share of its budget."""
 
     def __init__(self, job: Job) -> None:
         self._job, self.began, self.text = job, time.monotonic(), job.title
         self._share = self._before = self._allowed(job.read())
 
     def note(self, run: curves.Run) -> None:
-        """Takes what the training has logged so far."""
+        """Updates the progress from the training's log so far."""
         self._share = self._allowed(run)
         bleu = f", BLEU {run.points[-1].bleu:.1f}" if run.points else ""
         self.text = f"{self._job.title}: update {run.updates}, {run.minutes:.1f} min{bleu}"
@@ -249,7 +249,7 @@ class _Progress:
         return min(1.0, max(shares))
 
     def seconds(self) -> tuple[float, float] | None:
-        """Returns (seconds of the whole job, of what is left of it), None where it is too early to say."""
+        """Returns (seconds of the whole job, seconds left), or None if it is too early to tell."""
         done = self._share - self._before
         if done < _TOO_EARLY:
             return None
@@ -258,11 +258,11 @@ class _Progress:
 
 
 class _Stopped(Exception):
-    """All is to stop."""
+    """Raised when everything is to stop."""
 
 
 def _failure(stage: Stage, status: int) -> UserError:
-    """Returns the error of a command, with the last line that it printed."""
+    """Returns the error of a failed command, with the last line that it printed."""
     lines = stage.log.read_text(encoding="utf-8", errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
     return UserError(f"{stage.title} ended with status {status}: {last} Its output is in {stage.log}.")

@@ -1,4 +1,4 @@
-"""What every benchmark reports beside its figures: the machine, the versions, the command, the memory.
+"""Reports what every benchmark needs in addition to its figures: machine, versions, command line, memory.
 
     with peak_memory(pid) as memory:      # of a process and all its descendants; os.getpid() for this one
         ...
@@ -22,17 +22,17 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-# What decides how fast matrix products are.
+# The CPU features that determine how fast matrix products are.
 _NOTED_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8")
 _PACKAGES = ("t2t_ext", "tensorflow", "keras", "tensorflow-text", "sentencepiece", "numpy", "sacrebleu")
 _SAMPLE_SECONDS = 0.1
 
 
 def machine() -> dict[str, Any]:
-    """Returns what the figures depend on: CPU model, usable cores, vector extensions, GPUs, memory, other work on it.
+    """Returns a description of the machine, on which the figures depend.
 
-    Keys: ``cpu``, ``cores`` (that this process may use), ``cpu_flags`` (those of matrix products), ``gpus`` (their
-    names), ``memory_mb``, ``system``, ``load_average`` (of the last minute; about 0 where the machine was quiet).
+    Keys: ``cpu`` (model), ``cores`` (that this process may use), ``cpu_flags`` (vector extensions for matrix products),
+    ``gpus`` (names), ``memory_mb``, ``system``, ``load_average`` (of the last minute; about 0 if the machine was idle).
     """
     cpu = _proc_fields("/proc/cpuinfo")
     flags = set(cpu.get("flags", cpu.get("Features", "")).split())
@@ -48,7 +48,7 @@ def machine() -> dict[str, Any]:
 
 
 def _gpus() -> list[str]:
-    """Returns the names of NVIDIA's GPUs, as their driver's tool says them; none where there is no such tool."""
+    """Returns the names of NVIDIA GPUs as reported by the driver's tool; empty if there is no such tool."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
@@ -57,7 +57,7 @@ def _gpus() -> list[str]:
 
 
 def versions(packages: Sequence[str] = _PACKAGES) -> dict[str, str]:
-    """Returns the versions of Python and of those of the packages that are installed."""
+    """Returns the versions of Python and of the given packages, as far as they are installed."""
     found = {"python": platform.python_version()}
     for name in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -66,18 +66,18 @@ def versions(packages: Sequence[str] = _PACKAGES) -> dict[str, str]:
 
 
 def command() -> str:
-    """Returns this process's command line, as one would type it."""
+    """Returns this process's command line as a user would type it."""
     return shlex.join(["python", *sys.argv])
 
 
 def report(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns figures with date, command, machine and versions in front."""
+    """Returns the figures, preceded by date, command, machine and versions."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"date": now, "command": command(), "machine": machine(), "versions": versions(), **figures}
 
 
 def write_report(path: str | os.PathLike, content: Mapping[str, Any]) -> None:
-    """Writes a report as JSON; the file appears whole or not at all. Missing folders are made."""
+    """Writes a report as JSON; the file appears complete or not at all. Missing folders are created."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -89,7 +89,7 @@ def write_report(path: str | os.PathLike, content: Mapping[str, Any]) -> None:
 
 
 def print_table(rows: Iterable[Sequence[Any]]) -> None:
-    """Prints rows, the first being the heading, in aligned columns; numbers to the right."""
+    """Prints rows in aligned columns, numbers to the right; the first row is the heading."""
     table = list(rows)
     cells = [[_formatted(cell) for cell in row] for row in table]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -106,8 +106,8 @@ class Memory:
     """Memory of a process tree while it is watched.
 
     Attributes:
-      megabytes: The most that all its processes held at one time (proportional set size: a page that n processes
-        share counts 1/n in each), in MB of 10^6 bytes.
+      megabytes: The maximum that all its processes held at one time, in MB of 10^6 bytes (proportional set size: a
+        page that n processes share counts 1/n in each).
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Memory:
 
 @contextlib.contextmanager
 def peak_memory(pid: int, every: float = _SAMPLE_SECONDS) -> Iterator[Memory]:
-    """Watches the memory of a process and its descendants; samples, so shorter peaks than ``every`` s can be missed.
+    """Samples the memory of a process and its descendants; peaks shorter than ``every`` s can be missed.
 
     Args:
       pid: The root of the process tree.
@@ -144,14 +144,14 @@ def peak_memory(pid: int, every: float = _SAMPLE_SECONDS) -> Iterator[Memory]:
 
 
 def tree_memory(pid: int) -> float:
-    """Returns the memory that a process and its descendants hold now, in MB (0 if it has ended)."""
+    """Returns the memory that a process and its descendants hold now, in MB; 0 if the process has ended."""
     return sum(_process_memory(member) for member in process_tree(pid))
 
 
 def process_tree(pid: int) -> list[int]:
     """Returns a process and all its living descendants."""
     tree = [pid]
-    for member in tree:  # grows while it is walked
+    for member in tree:  # the list grows during the iteration
         with contextlib.suppress(OSError):
             for task in pathlib.Path(f"/proc/{member}/task").iterdir():
                 tree += map(int, (task / "children").read_text().split())
@@ -167,7 +167,7 @@ def _process_memory(pid: int) -> float:
 
 
 def _proc_fields(path: str) -> dict[str, str]:
-    """Reads ``name: value`` lines; of repeated names the first counts."""
+    """Returns the values in ``name: value`` lines; if a name is repeated, its first line counts."""
     fields: dict[str, str] = {}
     with contextlib.suppress(FileNotFoundError):
         for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():

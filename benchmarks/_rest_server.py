@@ -1,4 +1,4 @@
-"""Serves an exported model as TensorFlow Serving's REST API does; prints its address when it is ready.
+"""Serves an exported model with TensorFlow Serving's REST API; prints its address when it is ready.
 
 python benchmarks/_rest_server.py EXPORT_DIR
 """

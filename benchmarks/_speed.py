@@ -1,6 +1,6 @@
-"""What benchmarks of models in one process share: models of random weights, searches, training steps, taking turns.
+"""Shared by benchmarks that measure models in one process: models with random weights, searches, training steps, turns.
 
-TensorFlow and the toolkit are imported inside of the functions, so that ``--help`` is quick.
+The functions import TensorFlow and the toolkit themselves, so that ``--help`` is fast.
 """
 
 import argparse
@@ -16,19 +16,19 @@ FIRST_TEXT_ID = 9
 
 
 def run(args: argparse.Namespace, measure: Callable[[str, str], Any], show: Callable[[str, Any], None]) -> None:
-    """Measures every part in every precision, prints and stores.
+    """Measures every part in every precision, prints the results and stores them.
 
     Args:
-      args: With ``parts`` and ``precision`` (comma-separated), ``out`` and TensorFlow's numbers of threads.
-      measure: (part, precision) -> what was found, ready for JSON.
-      show: Prints (part, what was found).
+      args: Has ``parts`` and ``precision`` (comma-separated), ``out`` and TensorFlow's numbers of threads.
+      measure: (part, precision) -> the result, ready for JSON.
+      show: Prints (part, result).
     """
     from t2t_ext.bin._flags import start_tensorflow
 
     start_tensorflow(args.inter_op_parallelism_threads, args.intra_op_parallelism_threads)
     import tensorflow as tf
 
-    tf.get_logger().setLevel("ERROR")  # many graphs of one function are meant here
+    tf.get_logger().setLevel("ERROR")  # no warnings about retracing: one function has many graphs on purpose
     stored: dict[str, Any] = {}
     for precision in args.precision.split(","):
         for part in args.parts.split(","):
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, measure: Callable[[str, str], Any], show: Call
 
 
 def sized(model: str, hparams_set: str, precision: str, **changes: Any) -> Any:
-    """Returns hparams of a model's family with the sizes of a set of the Transformer, in the directions of its name."""
+    """Returns hparams of a model's family with a Transformer set's sizes; synchronous if the model is."""
     from t2t_ext import registry
 
     sizes = registry.hparams(hparams_set)
@@ -52,7 +52,7 @@ def sized(model: str, hparams_set: str, precision: str, **changes: Any) -> Any:
 
 
 def build(model: str, hparams: Any, vocab_size: int) -> Any:
-    """Returns a model of random weights, the same at every call, for which EOS is never the best token."""
+    """Returns a model with random weights, the same at every call, for which EOS is never the best token."""
     import keras
 
     from t2t_ext import registry
@@ -67,7 +67,7 @@ def build(model: str, hparams: Any, vocab_size: int) -> Any:
 
 
 def words(rows: int, length: int, vocab_size: int, seed: int) -> Any:
-    """Returns random sentences int32 [rows, length], EOS at the end."""
+    """Returns random sentences, int32 [rows, length], with EOS at the end."""
     import numpy as np
 
     ids = np.random.default_rng(seed).integers(FIRST_TEXT_ID, vocab_size, [rows, length]).astype(np.int32)
@@ -76,7 +76,7 @@ def words(rows: int, length: int, vocab_size: int, seed: int) -> Any:
 
 
 def searcher(model: Any, beam_size: int, num_hypotheses: int, steps: int) -> Callable[[Any], Any]:
-    """Returns a function of int32 [B, S] that searches translations of exactly ``steps`` tokens."""
+    """Returns a function of int32 [B, S] that searches for translations of exactly ``steps`` tokens."""
     import tensorflow as tf
 
     from t2t_ext.search.beam_search import beam_search
@@ -95,7 +95,7 @@ def searcher(model: Any, beam_size: int, num_hypotheses: int, steps: int) -> Cal
 
 
 def trainer(model: Any, *batches: Mapping[str, Any]) -> Callable[[], Any]:
-    """Returns a function that updates the model from each of the batches."""
+    """Returns a function that updates the model once with each of the batches."""
     import tensorflow as tf
 
     from t2t_ext.training.optimizers import make_optimizer
@@ -125,16 +125,16 @@ def trainer(model: Any, *batches: Mapping[str, Any]) -> Callable[[], Any]:
 def take_turns(
     work: Mapping[str, Callable[[], Any]], amounts: float | Mapping[str, float], rounds: int
 ) -> dict[str, Any]:
-    """Runs all of them in turns, after two unmeasured rounds each; prints how far it is.
+    """Calls several functions in turns, after two unmeasured rounds each; prints its progress.
 
     Args:
-      work: What to measure, by name; the first is what the others are compared with.
-      amounts: Sentences, or tokens, that one call works on; the same for all, or by name.
-      rounds: How many are measured.
+      work: Name -> the function to measure; the others are compared with the first.
+      amounts: Number of sentences or tokens in one call; the same for all functions, or by name.
+      rounds: The number of measured rounds.
 
     Returns:
       ``seconds`` and ``cpu_seconds`` of every call, ``per_second`` (amounts over the median time), and ``ratios`` and
-      ``cpu_ratios`` of speeds to the first's.
+      ``cpu_ratios`` of the speeds to the first function's.
     """
     if not isinstance(amounts, Mapping):
         amounts = dict.fromkeys(work, amounts)
@@ -160,9 +160,9 @@ def take_turns(
 
 
 def ratios(seconds: Mapping[str, list[float]], amounts: Mapping[str, float]) -> dict[str, float]:
-    """Returns how fast each is beside the first: the median over the rounds of their ratio in a round.
+    """Returns the speed of each function relative to the first: the median over the rounds of the ratio in a round.
 
-    What slows a whole round down, such as others' work on the machine, is in both times of a ratio.
+    Whatever slows down a whole round, such as other work on the machine, affects both times of a ratio.
     """
     base, first = next(iter(seconds.items()))
     return {

@@ -3,13 +3,13 @@
     python benchmarks/datagen.py                               # 300,000 pairs, about a minute
     python benchmarks/datagen.py --pairs=5000000 --compare_pairs=300000 --out=datagen.json
 
-The corpus is a function of the seed: sentences of invented words with the frequencies of a natural language (Zipf's
-law), about 15 subwords a side; every fifth pair repeats an earlier one. The command that users run is measured in
-processes of its own: once as a whole on ``--pairs`` (reading, training the subword model on at most 500,000 pairs,
-encoding, finding duplicates, shuffling, compressing, writing), then on ``--compare_pairs`` with that subword model, on
-one and on all processes, with and without looking for duplicates. Where other work is on the machine, CPU time says
-more than seconds. The rate of the whole command is projected to other sizes: everything but the training of the
-subword model grows in proportion to the pairs.
+The seed determines the corpus: sentences of invented words with the frequencies of a natural language (Zipf's law),
+about 15 subwords a side; every fifth pair repeats an earlier one. The command that users run is measured in separate
+processes: first as a whole on ``--pairs`` (reading, training the subword model on at most 500,000 pairs, encoding,
+finding duplicates, shuffling, compressing, writing), then on ``--compare_pairs`` with that subword model, with one
+process and with all, with and without looking for duplicates. If other programs use the machine, CPU time is more
+meaningful than seconds. The rate of the whole command is projected to other sizes: everything except the training of
+the subword model grows in proportion to the number of pairs.
 """
 
 import argparse
@@ -26,19 +26,19 @@ import _report
 import numpy as np
 
 _BLOCK = 50_000
-_REPEATED_EVERY = 5  # one block of so many repeats the one before it
+_REPEATED_EVERY = 5  # one of every five blocks repeats the block before it
 _PROJECTED = (36_000_000, 1_000_000_000)
 _PROBLEM = "translate_parallel_text"
 
 
 def write_corpus(directory: pathlib.Path, pairs: int, seed: int, words: int = 6_000) -> dict[str, pathlib.Path]:
-    """Writes a parallel text and returns its files by flag name.
+    """Writes a parallel text and returns its files by the names of the flags that take them.
 
     Args:
-      directory: Where to.
-      pairs: Lines of the training text; the development text has 1,000.
-      seed: The text is a function of it.
-      words: Different words of each language.
+      directory: Where the files go.
+      pairs: Number of lines in the training text; the development text has 1,000.
+      seed: The seed that determines the text.
+      words: Number of different words in each language.
     """
     paths = {
         f"{split}_{side}": directory / f"{split}.{side}" for split in ("train", "dev") for side in ("source", "target")
@@ -50,7 +50,7 @@ def write_corpus(directory: pathlib.Path, pairs: int, seed: int, words: int = 6_
         for split, count in (("train", pairs), ("dev", 1000)):
             with open(paths[f"{split}_{side}"], "w", encoding="utf-8") as file:
                 for start in range(0, count, _BLOCK):
-                    # Both sides of a pair have the same number of words: drawn from one generator a block.
+                    # One generator per block draws the lengths, so both sides of a pair have equally many words.
                     lengths = np.random.default_rng([seed, 7, start]).integers(5, 15, min(_BLOCK, count - start))
                     repeats = start // _BLOCK % _REPEATED_EVERY == _REPEATED_EVERY - 1 and len(lengths) == _BLOCK
                     text = text if repeats else _sentences(rng, lexicon, lengths)
@@ -59,7 +59,7 @@ def write_corpus(directory: pathlib.Path, pairs: int, seed: int, words: int = 6_
 
 
 def _lexicon(rng: np.random.Generator, words: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns words (str [words], frequent ones shorter) and their cumulated probabilities."""
+    """Returns words (str [words], the frequent ones shorter) and their cumulative probabilities."""
     letters = np.array(list("etaoinsrhldcumfpgwybvkxjqzäöüß"))
     weights = 1.0 / np.arange(2, len(letters) + 2)
     found: dict[str, None] = {}
@@ -85,7 +85,7 @@ def measure(data_dir: pathlib.Path, paths: dict[str, pathlib.Path], *more: str) 
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     with _report.peak_memory(process.pid) as memory:
-        _, status, used = os.wait4(process.pid, 0)  # what its own children used is in it
+        _, status, used = os.wait4(process.pid, 0)  # includes the usage of its own children
     process.returncode = os.waitstatus_to_exitcode(status)
     seconds, cpu_seconds = time.perf_counter() - began, used.ru_utime + used.ru_stime
     if process.returncode:
@@ -108,7 +108,7 @@ def measure(data_dir: pathlib.Path, paths: dict[str, pathlib.Path], *more: str) 
 
 
 def projections(whole: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns what other numbers of pairs would take at the rate of the whole command."""
+    """Returns projections to other numbers of pairs, at the rate of the whole command."""
     return [
         {
             "pairs": pairs,
@@ -140,7 +140,7 @@ def measure_all(directory: pathlib.Path, args: argparse.Namespace) -> dict[str, 
 
 
 def main() -> None:
-    """Makes the corpus, measures, prints and stores."""
+    """Makes the corpus, measures, prints the results and stores them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=300_000, help="lines of the training text")
     parser.add_argument(
@@ -155,7 +155,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.tmp_dir) as name:
         runs = measure_all(pathlib.Path(name), args)
     for run in runs.values():
-        del run["subword_model"]  # gone by now
+        del run["subword_model"]  # the file no longer exists
     shown = ("pairs", "seconds", "pairs_per_second", "cpu_microseconds_a_pair", "peak_memory_mb")
     heading = ("command", "pairs", "seconds", "pairs/s", "CPU us/pair", "peak MB")
     _report.print_table([heading, *((title, *(run[key] for key in shown)) for title, run in runs.items())])

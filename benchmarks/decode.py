@@ -1,4 +1,4 @@
-"""How fast a run translates: sentences/s, tokens/s, waiting time of one sentence, start-up, peak memory.
+"""Measures how fast a run translates: sentences/s, tokens/s, latency of one sentence, start-up, peak memory.
 
     python benchmarks/decode.py RUN --input=test.de                                # everything, about 3 minutes
     python benchmarks/decode.py RUN --input=test.de --parts=translator --precision=bfloat16,float32
@@ -6,15 +6,16 @@
     python benchmarks/decode.py RUN --input=test.de --compare=decode.json          # ratios against a stored report
     python benchmarks/decode.py RUN --input=test.de --device=gpu --decode_hparams=batch_size=256
 
-Three ways to translate the same lines, each in a process of its own:
+The same lines are translated in three ways, each in a separate process:
 
-    command      t2t_ext-decoder as users run it, start-up and warming up included; its start-up is the wall time of
-                 translating one line, process start and end included
-    translator   Translator.translate in a process that is warm; one line alone after that (p50, p95)
+    command      t2t_ext-decoder as users run it, including start-up and warm-up; its start-up is the wall time of
+                 translating one line, including start and end of the process
+    translator   Translator.translate in a process that is warm, then single lines (p50, p95)
     saved_model  the exported graph with one intra-op thread and several callers, which send batches of similar lengths
 
-The run must be trained: speed is decided by how long translations are, and an untrained model's have no sensible
-length. Tokens are the translations' subwords with EOS. Rates are the best of ``--rounds`` passes; all are stored.
+The run must be trained, because the length of translations decides the speed and an untrained model's translations have
+no sensible length. Tokens are the translations' subwords with EOS. Rates are the best of ``--rounds`` passes; the
+report has all of them.
 """
 
 import argparse
@@ -36,7 +37,7 @@ _PARTS = ("command", "translator", "saved_model")
 
 
 def main() -> None:
-    """Measures, prints and stores."""
+    """Measures, prints the results and stores them."""
     args = _parser().parse_args()
     if args.worker:
         print(json.dumps(_WORKERS[args.worker](args)), file=sys.stdout)
@@ -98,7 +99,7 @@ def _finish(command: Sequence[str], args: argparse.Namespace) -> tuple[str, floa
     """Runs a command to its end; returns its standard output, seconds and peak memory in MB.
 
     Raises:
-      SystemExit: It failed.
+      SystemExit: The command failed.
     """
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
@@ -120,7 +121,7 @@ def _run_flags(args: argparse.Namespace) -> list[str]:
 
 
 def _measure_command(args: argparse.Namespace, work: pathlib.Path) -> dict[str, Any]:
-    """Runs ``t2t_ext-decoder`` on one line, and on all."""
+    """Runs ``t2t_ext-decoder`` on one line and on all lines; returns the measurements."""
     one = work / "one.txt"
     one.write_text(args.input.read_text(encoding="utf-8").split("\n", 1)[0] + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "t2t_ext.bin.decoder", *_run_flags(args)]
@@ -185,7 +186,7 @@ def _start_tensorflow(args: argparse.Namespace) -> None:
 
 
 def _rates(translate: Callable[[], int], lines: int, rounds: int) -> dict[str, Any]:
-    """Translates everything several times; ``translate`` returns the tokens that it wrote, or 0."""
+    """Translates everything ``rounds`` times; returns the rates. ``translate`` returns its number of tokens, or 0."""
     seconds, tokens = [], 0
     for _ in range(rounds):
         started = time.monotonic()
@@ -196,7 +197,7 @@ def _rates(translate: Callable[[], int], lines: int, rounds: int) -> dict[str, A
 
 
 def _waiting_times(translate: Callable[[str], Any], lines: Sequence[str]) -> dict[str, float]:
-    """Returns milliseconds that one line alone takes; every line is translated once before, unmeasured."""
+    """Returns the latencies of single lines in milliseconds; every line is translated once before, unmeasured."""
     times = []
     for measured in (False, True):
         for line in lines:
@@ -268,7 +269,7 @@ _WORKERS = {"translator": _translator_worker, "saved_model": _saved_model_worker
 
 
 def _figures(found: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Returns the single numbers of nested results by dotted names."""
+    """Returns the numbers in nested results by dotted names."""
     flat: dict[str, float] = {}
     for name, value in found.items():
         if isinstance(value, Mapping):
@@ -283,7 +284,7 @@ def _line(found: Mapping[str, Any]) -> str:
 
 
 def _ratios(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, float]:
-    """Returns new over old of every figure that both reports have."""
+    """Returns the ratio of new to old for every figure that both reports have."""
     old = _figures(before["configurations"])
     return {name: value / old[name] for name, value in _figures(now).items() if old.get(name)}
 

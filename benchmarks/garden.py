@@ -1,29 +1,30 @@
-"""How fast the garden's models are beside the Transformer of 6+6 layers at equal parameters, in one run.
+"""Compares the speed of the garden's models with a Transformer of 6+6 layers at equal parameters, in one run.
 
-    python benchmarks/garden.py                                       # all of them
-    python benchmarks/garden.py --models=layer_coordination           # one beside the Transformer, about 3 minutes
+    python benchmarks/garden.py                                       # all models
+    python benchmarks/garden.py --models=layer_coordination           # one model and the Transformer, about 3 minutes
     python benchmarks/garden.py --models=cross_view,dynamic_conv --parts=decode --precision=mixed_bfloat16 --rounds=15
     python benchmarks/garden.py --table=W --tmp_dir=RAW               # trains all of them, some hours, for the table
     python benchmarks/garden.py --table=W --recipe=garden_dual_context --tmp_dir=RAW      # another table of recipes/
 
-All have the sizes of ``--hparams_set``, random weights, and as many parameters but for what the model itself adds:
-layer-wise coordination has 14 layers in place of 6+6. They take turns (A B C A B C ...) in many short rounds; a ratio
-is the median over the rounds of the ratio in a round. Where others use the machine, too, the ratios of processor time
-(of all threads) say more than those of the clock.
+All models have the sizes of ``--hparams_set``, random weights, and equally many parameters except for those that a
+model itself adds; layer-wise coordination has 14 layers in place of 6+6. They take turns (A B C A B C ...) in many
+short rounds; a ratio is the median over the rounds of the ratio in a round. If others use the machine as well, the
+ratios of CPU time (of all threads) are more meaningful than those of wall-clock time.
 
-train   Sentences a second of whole training steps (gradients and update), at equal sentences a batch.
-decode  Sentences a second of the search of a batch, at equal beam and number of steps: EOS is banned.
+train   Sentences per second in whole training steps (gradients and update), with equally many sentences per batch.
+decode  Sentences per second in the search of a batch, with equal beams and numbers of steps: EOS is banned.
 
-"Arithmetic" is the model's multiplications of matrix products over the Transformer's, counted from the sizes; "of what
-follows" is the measured ratio over the one that follows from the arithmetic (its reciprocal). Goals: layer-wise
-coordination at least 0.95 of what follows, in both; cross-view decoding (gca, soft) at least 0.95 of the Transformer's
-speed in training and 0.97 in decoding; dynamic convolution 0.85 in both; dual contextual modules in the encoder or in
-both stacks 0.95 of what follows in training, in the encoder 0.95 of the Transformer's speed in decoding. The others
-have none.
+"Arithmetic" is the ratio of the model's multiplications in matrix products to the Transformer's, counted from the
+sizes. "Of what follows" is the measured ratio of speeds divided by the expected one, the reciprocal of "arithmetic".
+Goals: layer-wise coordination at least 0.95 of what follows, in both; cross-view decoding (gca, soft) at least 0.95 of
+the Transformer's speed in training and 0.97 in decoding; dynamic convolution 0.85 in both; dual contextual modules in
+the encoder or in both stacks 0.95 of what follows in training, in the encoder 0.95 of the Transformer's speed in
+decoding. The other models have no goals.
 
-``--table`` makes one table over all models with BLEU: ``recipes/garden_table.toml`` by t2t_ext-experiment, whose flags
-(``--problem``, ``--train_steps``, ``--hparams``, ...) may follow, then the speeds of its runs in turns. ``--recipe``
-names another recipe with rows beside it. ``comparison.py`` is the table of models that are tuned and have converged.
+``--table`` makes a table of all models with BLEU: t2t_ext-experiment carries out ``recipes/garden_table.toml`` (its
+flags ``--problem``, ``--train_steps``, ``--hparams``, ... may follow), then the speeds of the runs are measured in
+turns. ``--recipe`` names another recipe that has other rows beside it. ``comparison.py`` makes the table of tuned and
+converged models.
 """
 
 import argparse
@@ -48,9 +49,9 @@ class Entry:
 
     Attributes:
       model: Its registered name.
-      changes: What differs from the sizes of ``--hparams_set``.
-      goals: Part -> the ratio it is to reach.
-      of_arithmetic: Parts whose goal is a part of the ratio that follows from the arithmetic.
+      changes: Hparams that differ from ``--hparams_set``.
+      goals: Part (train, decode) -> the ratio of speeds that it should reach.
+      of_arithmetic: Parts whose goal is relative to the ratio that follows from the arithmetic.
     """
 
     model: str
@@ -83,7 +84,7 @@ ENTRIES = {
 
 
 def main() -> None:
-    """Measures, prints and stores."""
+    """Measures, prints the results and stores them."""
     args, others = _parser().parse_known_args()
     if args.table:
         _garden_table.make(args, others)
@@ -127,13 +128,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def hparams_of(name: str, hparams_set: str, precision: str, **changes: Any) -> Any:
-    """Returns the hparams of an entry with the sizes of a set of the Transformer."""
+    """Returns the hparams of an entry with the sizes of a Transformer's hparams set."""
     entry = ENTRIES[name]
     return _speed.sized(entry.model, hparams_set, precision, **entry.changes, **changes)
 
 
 def arithmetic(part: str, name: str, hparams: Any, args: argparse.Namespace) -> dict[str, float]:
-    """Returns an entry's millions of multiplications by part of the model, for one sentence."""
+    """Returns part of the model -> millions of multiplications of an entry for one sentence."""
     model = ENTRIES[name].model
     if part == "train":
         return _arithmetic.training(hparams, args.vocab_size, args.source_length, args.target_length, model)
@@ -141,7 +142,7 @@ def arithmetic(part: str, name: str, hparams: Any, args: argparse.Namespace) -> 
 
 
 def _measure(part: str, names: list[str], args: argparse.Namespace, precision: str) -> dict[str, Any]:
-    """Times a part of all models, and counts what they multiply."""
+    """Times a part (training or decoding) of all models and counts their multiplications."""
     work, millions, parameters, squares = {}, {}, {}, {}
     for name in names:
         hparams = hparams_of(name, args.hparams_set, precision, parallel_slices=args.parallel_slices)
@@ -163,7 +164,7 @@ def _measure(part: str, names: list[str], args: argparse.Namespace, precision: s
 
 
 def _call(part: str, model: Any, args: argparse.Namespace) -> Callable[[], Any]:
-    """Returns what is timed of a model."""
+    """Returns the function of a model that is timed."""
     if part == "train":
         lengths = {"inputs": args.source_length, "targets": args.target_length}
         batch = {

@@ -1,8 +1,8 @@
-"""Compares IWSLT14 German-English's test set, read from WIT3's XML, with the lines of a prepared one.
+"""Compares the test set of IWSLT14 German-English, read from WIT3's XML, with the lines of a prepared one.
 
     python benchmarks/iwslt14_lines.py --xml_dir=orig/de-en --plain_dir=iwslt14.tokenized.de-en
 
-Prints how many lines there are and how many differ, with the first of them.
+Prints how many lines there are and how many differ, and shows the first differing lines.
 """
 
 import argparse
@@ -19,7 +19,7 @@ SHOWN = 5
 
 
 def main() -> int:
-    """Runs the comparison; the exit status is 1 where lines differ."""
+    """Runs the comparison; returns the exit status, 1 if lines differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--xml_dir", required=True, help="Where IWSLT14.TED*.xml are.")
     parser.add_argument("--plain_dir", required=True, help="Where test.de and test.en are, plain or compressed.")

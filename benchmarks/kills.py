@@ -1,20 +1,20 @@
-"""Kills commands at random moments, and fills the disk at each of their writes: do they end as undisturbed?
+"""Tests whether commands recover when they are killed at random moments or when the disk is full.
 
     python benchmarks/kills.py --work_dir=W --kills=100 --out=kills.json          # hours on two cores
     python benchmarks/kills.py --work_dir=W --jobs=train,datagen --kills=20 --faults=20 --out=kills.json
 
-For each job (training, training of two workers, data generation, pseudo references, an export, an experiment) it makes
-what the job starts from, and does the job once undisturbed. Then it kills the job at moments drawn from its duration,
-starts it again, at most ``--streak`` times in a row, lets it end, and compares. With ``--faults`` it does the job with
-a disk that is full at one change of its files (opening for writing, renaming, removing, making directories), and again
-without: the first must end with one line that says so, or well, and leave no temporary file, and another worker may
-end with status 75; the second must be as undisturbed.
+For each job (training, training with two workers, data generation, pseudo references, an export, an experiment) it
+makes the inputs and carries out the job once undisturbed. Then it kills the job at random moments of its duration,
+at most ``--streak`` times in a row, starts it again each time, finally lets it end, and compares the results. With
+``--faults`` it carries out the job on a disk that is full at one change of its files (opening for writing, renaming,
+removing, making directories), and then again on one that is not. The first must succeed or end with one line that names
+the error, and must leave no temporary file; another worker may end with status 75. The second must give the same result
+as an undisturbed job.
 
-What is compared is every file of the result byte for byte, but for: seconds in logs and ``scores.tsv``
-(``scores.jsonl`` is compared), dates and command lines in ``config.json``, TensorBoard's files, and of an export the
-graph, which TensorFlow writes with names and numbers of its own each time. Children are forked from one process that
-has imported TensorFlow and not used it, which saves the seconds of importing; an experiment starts its commands as
-users do. Linux only.
+All files of the result are compared byte for byte, except: seconds in logs and ``scores.tsv`` (``scores.jsonl`` is
+compared), dates and command lines in ``config.json``, TensorBoard's files, and an export's graph, which TensorFlow
+writes with new names and numbers each time. Children are forked from a process that has imported TensorFlow but not
+used it, which saves the time of importing. An experiment starts its commands as users do. Linux only.
 """
 
 import argparse
@@ -55,13 +55,13 @@ Command = tuple[str, Sequence[str], dict[str, str]]  # name, flags, environment
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is killed.
+    """A job that is killed.
 
     Attributes:
       name: Its name.
-      commands: Result's folder -> commands that run side by side.
-      left_out: Which files of the result are not compared.
-      inputs: What is copied to the result's folder first.
+      commands: Function from the result's folder to the commands that run side by side.
+      left_out: Pattern of the files in the result that are not compared.
+      inputs: Folder that is copied to the result's folder first.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Job:
 
 
 def jobs(work: pathlib.Path, names: Sequence[str]) -> list[Job]:
-    """Makes what the jobs start from and returns those that are named, all where none is."""
+    """Makes the inputs of the jobs and returns the named jobs, or all if no name is given."""
     import datagen
 
     corpus = datagen.write_corpus(work, pairs=600, seed=1, words=60)
@@ -140,7 +140,7 @@ def run(
     watched: pathlib.Path | None = None,
     full_at: int = 0,
 ) -> tuple[list[int], int]:
-    """Runs commands side by side in forked children and kills them in time.
+    """Runs commands side by side in forked children, and kills them after ``kill_after`` seconds if that is given.
 
     Returns:
       Their exit statuses, and the number of changes of files below ``watched``; at the ``full_at``-th the disk is full.
@@ -215,7 +215,7 @@ def _child(
 
 
 def digests(folder: pathlib.Path, left_out: str) -> dict[str, str]:
-    """Returns the SHA-256 of every file that is compared."""
+    """Returns name -> SHA-256 of the content that is compared, for all files that are."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = f"/{path.relative_to(folder)}"
@@ -230,7 +230,7 @@ def digests(folder: pathlib.Path, left_out: str) -> dict[str, str]:
 
 
 class Trial:
-    """A job and what it makes undisturbed."""
+    """A job and its result when it is not disturbed."""
 
     def __init__(self, job: Job, work: pathlib.Path, rng: random.Random) -> None:
         self.job, self._work, self._rng = job, work / job.name, rng
@@ -248,9 +248,9 @@ class Trial:
         shutil.rmtree(again)
 
     def kills(self, count: int, streak: int, seconds: float) -> dict[str, Any]:
-        """Kills the job ``count`` times, at most ``streak`` times before it may end; returns what came of it.
+        """Kills the job ``count`` times, at most ``streak`` times before it may end; returns the outcome.
 
-        Nothing is killed any more after ``seconds``.
+        After ``seconds``, nothing is killed any more.
         """
         killed = ends = 0
         differ: list[str] = []
@@ -268,7 +268,7 @@ class Trial:
         return {"kills": killed, "ends": ends, "differences": differ}
 
     def full_disks(self, most: int) -> dict[str, Any]:
-        """Does the job with a disk that is full at one of its changes of files, at ``most`` of them."""
+        """Carries out the job with a full disk at one change of its files, for at most ``most`` different changes."""
         folder = self._new("counted")
         _, changes = run(self.job.commands(folder), self._log, watched=folder)
         shutil.rmtree(folder)
@@ -282,7 +282,7 @@ class Trial:
             said = self._log.read_bytes()[start:].decode(errors="replace")
             outcomes.update(str(status) for status in statuses)
             left = [path.name for path in folder.rglob("*") if ".tmp" in path.name] if folder.exists() else []
-            allowed = (0, 2, 75) if 2 in statuses else (0, 2)  # 75: another worker is lost
+            allowed = (0, 2, 75) if 2 in statuses else (0, 2)  # 75: the other worker was lost
             if "Traceback" in said or any(status not in allowed for status in statuses) or left:
                 faults.append(f"change {place}: status {statuses}, left {left}, {said[-300:]}")
             faults += self._faults_of_end(folder)
@@ -301,12 +301,12 @@ class Trial:
             raise SystemExit(f"{self.job.name} does not end: status {statuses}, see {self._log}")
 
     def _faults_of_end(self, folder: pathlib.Path) -> list[str]:
-        """Lets a job end that was disturbed; returns what is wrong with its end."""
+        """Lets a disturbed job end; returns the faults of its result."""
         statuses, _ = run(self.job.commands(folder), self._log)
         if any(statuses):
             return [f"{folder.name}: does not end: status {statuses}, see {self._log}"]
         found = digests(folder, self.job.left_out)
-        always = dict(self.unequal)  # the second undisturbed job had them otherwise, too
+        always = dict(self.unequal)  # files that differ between two undisturbed jobs as well
         names = {name for name, _ in {*found.items()} ^ {*self._expected.items()} if name not in always}
         if not names:
             shutil.rmtree(folder)
@@ -325,7 +325,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="kills.json")
     args = parser.parse_args()
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # its threads would be lost in forked children
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # forked children would lose OpenBLAS's threads
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     for name in _PRELOADED:
         importlib.import_module(name)

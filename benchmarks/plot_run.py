@@ -16,14 +16,14 @@ import matplotlib.pyplot as plt
 def curves(run: pathlib.Path) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """Returns (minutes, training loss) and (minutes, dev BLEU) of a run.
 
-    Minutes are those of training alone: evaluations and start-up are not in them.
+    Minutes are of training only, without evaluations and start-up.
     """
     losses, scores, minutes = [], [], 0.0
     for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         if record["kind"] == "train":
             minutes += record["seconds"] / 60
-            if record.get("loss") is not None:  # not where all steps were skipped, or it was no number
+            if record.get("loss") is not None:  # None if all steps were skipped or the loss was not a number
                 losses.append((minutes, record["loss"]))
         elif record["kind"] == "eval" and "bleu" in record:
             scores.append((minutes, record["bleu"]))

@@ -1,14 +1,14 @@
-"""Translates millions of hostile lines through one process, and reports lines/s, CPU time and memory on the way.
+"""Translates millions of hostile lines in one process, and meanwhile reports lines/s, CPU time and memory.
 
     python benchmarks/soak.py --lines=10000000 --out=soak.json               # the decoder command, then a served model
     python benchmarks/soak.py --ways=decoder --lines=100000 --output_dir=RUN
 
-The lines are a function of the seed: bytes that are no UTF-8, emoji, control characters, the model's own control
-symbols, one word repeated, empty ones, and a line of 100,000 characters in every thousand. They go through a pipe, and
-every line must have its translation. Without ``--output_dir`` the model is as small as one can be, so that time goes
-into reading, tokenizing, batching and writing. The served model is an export behind a local server of TensorFlow
-Serving's REST API (``_rest_server.py``), asked by ``t2t_ext-query-server``; memory is that of both processes. Progress
-goes to standard output, a line of JSON for every ``--every`` lines. Linux only.
+The seed determines the lines: bytes that are not UTF-8, emoji, control characters, the model's own control symbols, one
+word repeated, empty lines, and in every thousand a line of 100,000 characters. They go through a pipe, and every line
+must get a translation. Without ``--output_dir`` the model is as small as possible, so that most of the time is spent on
+reading, tokenizing, batching and writing. The served model is an export behind a local server with TensorFlow Serving's
+REST API (``_rest_server.py``), and ``t2t_ext-query-server`` sends the requests; the memory is that of both processes.
+Progress goes to standard output, a line of JSON for every ``--every`` lines. Linux only.
 """
 
 import argparse
@@ -32,14 +32,14 @@ _CONTROLS = ("<pad>", "</s>", "<unk>", "<l2r>", "<r2l>", "\x00", "\x1b[2J", "\u2
 _EMOJI = [chr(code) for code in range(0x1F300, 0x1FAFF)]
 _SYMBOLS = [chr(code) for code in range(32, 0x3000)]
 _LONG = 100_000
-_BLOCK = 1000  # lines written at once, of which one is long
+_BLOCK = 1000  # lines written at once; one of them is long
 _SEARCH = "beam_size=1,batch_size=2048,max_input_length=8,length_limit=extra,extra_length=0"
 _HPARAMS = "num_hidden_layers=1,hidden_size=8,filter_size=8,num_heads=1,batch_size=400"
 _WAYS = ("decoder", "served")
 
 
 def blocks(count: int, seed: int) -> Iterator[bytes]:
-    """Yields the lines, a thousand at a time."""
+    """Yields ``count`` lines in blocks of a thousand."""
     rng = random.Random(seed)
 
     def line(number: int) -> bytes:
@@ -61,7 +61,7 @@ def blocks(count: int, seed: int) -> Iterator[bytes]:
 
 
 def make_run(folder: pathlib.Path) -> pathlib.Path:
-    """Trains the smallest model for one step and returns its run."""
+    """Trains the smallest model for one step and returns the folder of its run."""
     corpus = datagen.write_corpus(folder, pairs=600, seed=1, words=60)
     own = ["--problem=translate_parallel_text", *(f"--{name}={path}" for name, path in corpus.items())]
     data = f"--data_dir={folder / 'data'}"
@@ -93,7 +93,7 @@ def served(run: str, folder: pathlib.Path, search: str) -> Iterator[tuple[list[s
 
 
 def soak(way: str, command: Sequence[str], pids: Sequence[int], args: argparse.Namespace) -> dict[str, Any]:
-    """Sends the lines through a command's pipes and returns the figures; ``pids`` are further processes that work."""
+    """Sends the lines through a command's pipes and returns the figures; ``pids`` are further processes to measure."""
     began, marks, done = time.monotonic(), [], 0
     with contextlib.ExitStack() as stack:
         said = stack.enter_context(tempfile.TemporaryFile())

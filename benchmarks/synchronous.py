@@ -1,19 +1,21 @@
-"""What writing in both directions at once costs: speed of synchronous_transformer against the Transformer, in one run.
+"""Measures the cost of decoding in both directions: synchronous_transformer against the Transformer, in one run.
 
     python benchmarks/synchronous.py                                        # about 4 minutes
     python benchmarks/synchronous.py --precision=float32,mixed_bfloat16     # both, one after the other
     python benchmarks/synchronous.py --parts=train --hparams_set=transformer_base --rounds=5
 
 All models have the sizes of one hparams set of the Transformer, and random weights. They take turns (A B C A B C ...),
-so that whatever else the machine does falls on all of them; a ratio is the median over the rounds of the ratio in a
-round. Where others use the machine, too, ratios of processor time (of all threads) say more than those of the clock.
+so that other work on the machine affects all of them equally; a ratio is the median over the rounds of the ratio in a
+round. If others use the machine as well, ratios of CPU time (of all threads) are more meaningful than those of
+wall-clock time.
 
-decode  Sentences a second of the search of a batch, at equal beam, greatest length and number of steps: EOS is banned,
-        so that every search takes ``--steps`` steps for every sentence, and the asynchronous model's backward search
-        as many. ``rerank`` is what t2t_ext-rerank does: the k-best lists of two Transformers (k = beam = 10, left to
-        right and right to left), and the score of each list by the other model, token by token as the tool has it.
-train   Sentences a second of whole training steps (gradients and update), at equal sentences a batch. The arithmetic
-        ratio is the Transformer's multiplications over the other model's, counted from the sizes.
+decode  Sentences per second in the search of a batch, with equal beams, maximum lengths and numbers of steps: EOS is
+        banned, so that every search takes ``--steps`` steps for every sentence, and so does the asynchronous model's
+        backward search. ``rerank`` does what t2t_ext-rerank does: it makes the k-best lists of two Transformers (k =
+        beam = 10, left to right and right to left), and scores each list with the other model, token by token like the
+        tool.
+train   Sentences per second in whole training steps (gradients and update), with equally many sentences per batch. The
+        arithmetic ratio is the Transformer's multiplications over the other model's, counted from the sizes.
 graph   Operations of one decoding step: nodes that compute something, before TensorFlow optimizes the graph.
 
 Zhou et al. (2019), table 6, on GPUs: decoding 0.895 of the Transformer's speed and 2.7 times Rerank-NMT's; training
@@ -34,12 +36,12 @@ from _speed import sized
 _PARTS = ("graph", "decode", "train")
 _SYNCHRONOUS, _ASYNCHRONOUS, _TRANSFORMER = "synchronous_transformer", "asynchronous_transformer", "transformer"
 _MODELS = (_TRANSFORMER, _SYNCHRONOUS, _ASYNCHRONOUS)
-# What holds tensors, moves them about without work, or is the frame of a graph.
+# Operations that hold tensors, move them without computing anything, or frame a graph.
 _NO_WORK = {"Const", "Placeholder", "Identity", "NoOp", "ReadVariableOp", "Shape", "Pack", "StridedSlice"}
 
 
 def main() -> None:
-    """Measures, prints and stores."""
+    """Measures, prints the results and stores them."""
     args = _parser().parse_args()
     _speed.run(args, lambda part, precision: _MEASURES[part](args, precision), lambda part, found: _print(found))
 
@@ -71,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(model: str, args: argparse.Namespace, precision: str) -> Any:
-    """Returns a model of random weights whose backward decoder, if it has one, writes ``--steps`` tokens."""
+    """Returns a model with random weights; its backward decoder, if it has one, generates ``--steps`` tokens."""
     backward = {"backward_length_ratio": 0.0, "backward_length_offset": args.steps} if model == _ASYNCHRONOUS else {}
     hparams = sized(model, args.hparams_set, precision, parallel_slices=args.parallel_slices, **backward)
     return _speed.build(model, hparams, args.vocab_size)
@@ -81,7 +83,7 @@ def _build(model: str, args: argparse.Namespace, precision: str) -> Any:
 
 
 def _reranker(args: argparse.Namespace, precision: str) -> Callable[[Any], Any]:
-    """Returns a function of int32 [B, S] that does the work of reranking, of two Transformers."""
+    """Returns a function of int32 [B, S] that does the work of reranking with two Transformers."""
     import numpy as np
     import tensorflow as tf
 
@@ -104,7 +106,7 @@ def _reranker(args: argparse.Namespace, precision: str) -> Callable[[Any], Any]:
     def rerank(inputs: Any) -> Any:
         lists = [search(inputs).numpy().reshape(-1, args.steps) for search in searches]
         sources = np.repeat(inputs, k, axis=0)
-        size = len(inputs)  # pairs are scored in batches of as many as sentences are searched
+        size = len(inputs)  # pairs are scored in batches with as many pairs as the search has sentences
         for score, found in zip(scorers, reversed(lists), strict=True):
             for start in range(0, len(found), size):
                 score(sources[start : start + size], found[start : start + size]).numpy()
@@ -113,7 +115,7 @@ def _reranker(args: argparse.Namespace, precision: str) -> Callable[[Any], Any]:
 
 
 def _decode(args: argparse.Namespace, precision: str) -> dict[str, Any]:
-    """Times the searches."""
+    """Times the searches of all models."""
     inputs = _speed.words(args.sentences, args.source_length, args.vocab_size, seed=1)
 
     def timed(search: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -142,7 +144,7 @@ def _decode(args: argparse.Namespace, precision: str) -> dict[str, Any]:
 
 
 def _train(args: argparse.Namespace, precision: str) -> dict[str, Any]:
-    """Times training steps, and counts what they multiply."""
+    """Times training steps of all models and counts their multiplications."""
     import numpy as np
 
     inputs = _speed.words(args.train_sentences, args.source_length, args.vocab_size, seed=1)
@@ -179,7 +181,7 @@ def _graph(args: argparse.Namespace, precision: str) -> dict[str, Any]:
 
 
 def _operations_of_step(model: Any, args: argparse.Namespace) -> dict[str, int]:
-    """Returns how many operations a step has, by kind, most frequent first."""
+    """Returns kind of operation -> its number in a step, the most frequent first."""
     import collections
 
     import tensorflow as tf
@@ -192,7 +194,7 @@ def _operations_of_step(model: Any, args: argparse.Namespace) -> dict[str, int]:
     def step(ids: tf.Tensor, visible: tf.Tensor, parents: tf.Tensor, state: Any) -> Any:
         return model.step(ids, visible, tf.reverse(visible, [1]) if directions == 2 else None, parents, state)
 
-    # Memories grow: their length is not known.
+    # Caches grow, so their length is unknown.
     specs["layers"] = tf.nest.map_structure(_growing, specs["layers"])
     graph = (
         tf.function(step, autograph=False)

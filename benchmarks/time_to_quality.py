@@ -1,4 +1,4 @@
-r"""How long recipes train until they translate well: minutes, updates and target tokens to a dev BLEU, and test BLEU.
+r"""Measures how long recipes must train: minutes, updates and target tokens until a dev BLEU, and test BLEU.
 
     python benchmarks/time_to_quality.py --work_dir=W --problem=translate_ende_cldr --targets=5,20 --minutes=2 \
         --recipe=tiny=transformer_tiny --recipe=warm=transformer_tiny:learning_rate_warmup_steps=200 --eval_every=100
@@ -6,23 +6,24 @@ r"""How long recipes train until they translate well: minutes, updates and targe
         --tmp_dir=RAW --targets=30,34,37.4,41 --minutes=15 --seeds=1,2,3
     python benchmarks/time_to_quality.py --compare W OTHER RUN --targets=30,34 --fairseq_log=train.log --out=beside
 
-A recipe is a table of a TOML file, as docs/experiments.md has them (``--recipes``), or an hparams set with changes
-(``--recipe=NAME=SET:a=1,b=x``). Each is trained with every seed until dev BLEU reaches the highest target
-(``--no_stop`` trains on) or the budget ends: ``--minutes`` of training alone, ``--updates``, or the recipe's own
-``train_steps``. Where minutes end it, the last update is evaluated, too. Then the checkpoint that the development set
-chose translates the test set.
+A recipe is a table of a TOML file as described in docs/experiments.md (``--recipes``), or an hparams set with changes
+(``--recipe=NAME=SET:a=1,b=x``). Each recipe is trained with every seed until dev BLEU reaches the highest target
+(unless ``--no_stop`` is given) or the budget ends: ``--minutes`` of training only, ``--updates``, or the recipe's own
+``train_steps``. If the minutes run out, the last update is evaluated as well. Then the checkpoint that is best on the
+development set translates the test set.
 
-Every training has ``--cores`` cores of its own, of those that this command may use (``taskset -c 0,1 python ...``);
-``--jobs`` of them run side by side. Started again, the command resumes: a finished training is not done again, one
-that was interrupted continues, and so does one that has ended where a larger budget is asked for now.
+Every training has its own ``--cores`` cores of those that this command may use (``taskset -c 0,1 python ...``);
+``--jobs`` trainings run side by side. If the command is started again, it resumes: a finished training is not repeated
+and an interrupted one continues. A training that has ended also continues if the budget is larger now.
 
-Minutes are those of the run's own metrics.jsonl: updates alone, or with evaluations ("counted"). Start-up is in a
-column of its own; the writing of checkpoints is in none. A target counts as reached at the first evaluation that
-reaches it, or, with ``--interpolate``, between that and the one before as if BLEU rose evenly; the JSON file has both.
-Results: WORK_DIR/quality.md, .html, .json and .png (``--out``), and WORK_DIR/results/*.json, one for each training.
+Minutes come from the run's own metrics.jsonl: of updates only, or including evaluations ("counted"). Start-up has its
+own column; the writing of checkpoints is in no column. A target counts as reached at the first evaluation that reaches
+it. With ``--interpolate``, it counts as reached between that evaluation and the one before, by linear interpolation of
+BLEU; the JSON file has both. Results: WORK_DIR/quality.md, .html, .json and .png (``--out``), and
+WORK_DIR/results/*.json, one for each training.
 
-``--fairseq_log=FILE`` shows a training by fairseq beside ours, if it was logged with ``--log-format json`` and
-validated with ``--eval-bleu``; its times are to a second.
+``--fairseq_log=FILE`` also shows a training by fairseq, if it was logged with ``--log-format json`` and validated with
+``--eval-bleu``; its times have a resolution of one second.
 """
 
 import argparse
@@ -47,7 +48,7 @@ from t2t_ext.reporting.report import as_json, write
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Trains, compares, prints and stores; returns the exit status."""
+    """Trains, compares, prints and stores the results; returns the exit status."""
     return run_main(lambda: _run(_parser().parse_args(argv)))
 
 
@@ -116,7 +117,7 @@ def _numbers(flag: str, text: str) -> list[float]:
 
 
 def _train(args: argparse.Namespace, targets: Sequence[float]) -> tuple[list[curves.Run], dict[str, str]]:
-    """Trains what is not done yet; returns the results in the order of the recipes, and what failed."""
+    """Carries out the unfinished trainings; returns all results in the order of the recipes, and the failures."""
     if not args.work_dir:
         raise UserError("--work_dir=DIR says where data, runs and results are put.")
     slots = _slots(args)
@@ -151,7 +152,7 @@ def _train(args: argparse.Namespace, targets: Sequence[float]) -> tuple[list[cur
 
 
 def _slots(args: argparse.Namespace) -> list[list[int]]:
-    """Returns the cores of each of the trainings that run side by side."""
+    """Returns, for each of the trainings that run side by side, its cores."""
     usable = sorted(os.sched_getaffinity(0))
     most = len(usable) // max(args.cores, 1)
     if args.cores < 1 or args.jobs > most or not most:
@@ -162,7 +163,7 @@ def _slots(args: argparse.Namespace) -> list[list[int]]:
 
 
 def _add_compared(groups: dict[str, list[curves.Run]], folders: Sequence[pathlib.Path]) -> None:
-    """Adds finished runs; a recipe of a name that another folder has, too, gets its folder's name in front."""
+    """Adds finished runs; if several folders have a recipe of the same name, the folder's name is put in front."""
     for folder in folders:
         found: dict[str, list[curves.Run]] = {}
         for run in _quality_jobs.finished(folder):

@@ -1,4 +1,4 @@
-"""How fast ``t2t_ext-trainer`` trains: tokens/s, pairs/s, the wait for the first update, peak memory.
+"""Measures how fast ``t2t_ext-trainer`` trains: tokens/s, pairs/s, time to the first update, peak memory.
 
     python benchmarks/train.py                                               # an offline corpus, about 4 minutes
     python benchmarks/train.py --data_dir=D --tmp_dir=T                      # Multi30k, as docs/results/multi30k.md
@@ -6,13 +6,14 @@
     python benchmarks/train.py --compare=train.json --out=after.json         # ratios against a stored report
     python benchmarks/train.py --device=gpu --precision=mixed_bfloat16 --batch_size=16384
 
-The command that users run is started in a process of its own and its RUN/metrics.jsonl is read, so that the figures are
-what users get. Flags with commas make several configurations, which take turns (A B A B ...), so that whatever else the
-machine does falls on all of them. A round ends with SIGTERM after ``--seconds`` of updates.
+The command that users run is started in a separate process and its RUN/metrics.jsonl is read, so the figures are those
+that users get. Flags with commas make several configurations, which take turns (A B A B ...), so that other work on the
+machine affects all of them equally. A round ends with SIGTERM after ``--seconds`` of updates.
 
-Tokens are real ones (no padding) of both sides, EOS included; the first update, which makes the graph, is not in the
-rates. "Best minute" is the best run of log windows that lasts 60 s or, in shorter rounds, the best quarter of a round.
-"First update" counts from the start of the process. Memory is the trainer's peak resident set, in MB of 10^6 bytes.
+Tokens are real ones (no padding) of both sides, including EOS. The rates leave out the first update, which builds the
+graph. "Best minute" is the best sequence of log windows that lasts 60 s or, in shorter rounds, the best quarter of a
+round. "First update" counts from the start of the process. Memory is the trainer's peak resident set, in MB of 10^6
+bytes.
 """
 
 import argparse
@@ -51,7 +52,7 @@ _FIGURES = {
 
 
 def main() -> None:
-    """Measures, prints and stores."""
+    """Measures, prints the results and stores them."""
     args = _parser().parse_args()
     with tempfile.TemporaryDirectory(dir=args.work_dir) as name:
         work = pathlib.Path(name)
@@ -104,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _data(args: argparse.Namespace, work: pathlib.Path) -> tuple[str, pathlib.Path]:
-    """Returns the problem and the directory of its data, generating them where they are missing."""
+    """Returns the problem and the directory of its data, which are generated if they are missing."""
     problem = args.problem or (_MULTI30K if args.data_dir or args.tmp_dir else _OFFLINE)
     data_dir = args.data_dir or work / "data"
     if not (data_dir / f"{problem.removesuffix('_rev')}.manifest.json").exists():
@@ -118,7 +119,7 @@ def _data(args: argparse.Namespace, work: pathlib.Path) -> tuple[str, pathlib.Pa
 
 
 def _configurations(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields (title, settings) of every combination; a title names what several values were given for."""
+    """Yields (title, settings) of every combination; a title names the settings that have several values."""
     slices = args.parallel_slices or str(1 if _has_gpu(args) else min(2, len(os.sched_getaffinity(0))))
     values = {**vars(args), "parallel_slices": slices}
     axes = {name: str(values[name]).split(",") for name in _AXES}
@@ -132,7 +133,7 @@ def _configurations(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, s
 
 
 def _has_gpu(args: argparse.Namespace) -> bool:
-    """Says whether the trainer will use a GPU.
+    """Returns whether the trainer will use a GPU.
 
     Raises:
       SystemExit: ``--device=gpu``, but TensorFlow finds none.
@@ -140,7 +141,7 @@ def _has_gpu(args: argparse.Namespace) -> bool:
     if args.device == "cpu":
         return False
     program = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
-    # In a process of its own: this one must not hold the GPU.
+    # A separate process, because this one must not occupy the GPU.
     command = [sys.executable, "-c", program]
     found = subprocess.run(command, check=False, capture_output=True, text=True, env=_environment(args))
     count = int(found.stdout.split()[-1]) if found.stdout.split() else 0
@@ -183,7 +184,7 @@ def _command(
         f"--log_step_count_steps={args.log_steps}",
         f"--distribution={args.distribution}",
         f"--random_seed={args.random_seed}",
-        # The time of an evaluation is not that of training, and its memory comes at the end only.
+        # Without BLEU: the time of an evaluation is not training time, and its memory would only come at the end.
         "--eval_bleu_sentences=-1",
         "--best_checkpoint_metric=loss",
     ]
@@ -195,13 +196,13 @@ def measure(
     """Runs a trainer once.
 
     Args:
-      command: Its command line, ``--output_dir`` and ``--train_steps`` among it.
-      environment: Of its process.
+      command: Its command line, which includes ``--output_dir`` and ``--train_steps``.
+      environment: The environment of its process.
       seconds: Time after the first update at which it is asked to stop.
-      show: Whether to pass on what it prints.
+      show: Whether to show its output.
 
     Returns:
-      The figures of the round, its ``windows`` (of metrics.jsonl) among them.
+      The figures of the round, including its ``windows`` (of metrics.jsonl).
 
     Raises:
       SystemExit: It failed, or stopped before it logged anything; its output is in the message.
@@ -224,7 +225,7 @@ def measure(
         raise
     finally:
         timer.cancel()
-        # The kernel knows the peak; looking for it while the trainer runs would cost it time.
+        # The kernel records the peak; sampling the memory while the trainer runs would slow it down.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     metrics = pathlib.Path(flags["output_dir"]) / "metrics.jsonl"
@@ -254,7 +255,7 @@ def rates(windows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 "tokens_per_second": window["tokens_per_second"],
                 "pairs_per_second": window["tokens_per_second"] * window["examples_per_step"] / max(tokens, 1e-9),
                 "fill_rate": window["fill_rate"],
-                "loss": window.get("loss"),  # None where all steps were skipped
+                "loss": window.get("loss"),  # None if all steps were skipped
             }
         )
     result: dict[str, Any] = {
@@ -283,7 +284,7 @@ def best_stretch(rows: Sequence[Mapping[str, float]], name: str, seconds: float 
 
 
 def summary(rounds: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Joins the rounds of a configuration: best minute of all, median of all windows, median start, most memory."""
+    """Returns a summary of a configuration's rounds: best minute, median of windows, median start, maximum memory."""
     windows = [window for found in rounds for window in found["windows"]]
     return {
         "tokens_per_second_best_minute": max(found["tokens_per_second_best_minute"] for found in rounds),
@@ -297,7 +298,7 @@ def summary(rounds: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def compare(results: Mapping[str, Any], stored: Mapping[str, Any], name: str) -> dict[str, dict[str, float]]:
-    """Prints and returns the ratios of figures to those of a stored report, for configurations that both have."""
+    """Prints and returns the ratios of the figures to a stored report's, for configurations that both have."""
     ratios = {}
     for title, now in results.items():
         before = stored.get("configurations", {}).get(title)
