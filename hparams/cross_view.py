@@ -1,9 +1,9 @@
 """Settings of layer-wise cross-view decoding: Liu et al. (2020).
 
-Each set is the paper's baseline of the same size with granularity consistent attention (gca) and soft integration. It
-continues from a run of that baseline (``--warm_start_from``). The models are post-norm, like those of fairseq, with
-which the paper trained. The paper's DynamicConv has six blocks in both stacks, one fewer in the encoder than the model
-of DynamicConv's authors; the baseline to continue from must have six as well (``num_encoder_layers=6``).
+Each set is the paper's baseline of the same size with granularity consistent attention (gca) and soft integration.
+Training continues from a run of that baseline (``--warm_start_from``). The models are post-norm like those of fairseq,
+with which the paper trained. The paper's DynamicConv has six blocks in both stacks, one fewer in the encoder than its
+authors' own model; the baseline to continue from needs six as well (``num_encoder_layers=6``).
 """
 
 from t2t_ext.config.dynamic_conv import DynamicConvHParams

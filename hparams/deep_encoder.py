@@ -2,7 +2,7 @@
 
 Kasai et al., "Deep Encoder, Shallow Decoder" (2021, arXiv 2006.10369): the encoder reads a sentence once, but the
 decoder runs once per token, so layers are cheaper in the encoder. A decoder layer has 4/3 of an encoder layer's weights
-(if the filter is four times as wide as the model). The numbers of layers keep the parameters equal within some percent.
+(if the filter is four times as wide as the model). The numbers of layers keep the parameters within a few percent.
 """
 
 from t2t_ext.config.hyperparameters import TransformerHParams

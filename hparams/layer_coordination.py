@@ -90,7 +90,7 @@ def layer_coordination_small_no_sharing() -> LayerCoordinationHParams:
 
 @register_hparams
 def layer_coordination_small_no_sharing_input() -> LayerCoordinationHParams:
-    """Only without weight sharing: a target layer reads the input of its source layer, as shared layers do.
+    """Without weight sharing, otherwise unchanged: a target layer reads its source layer's input, as shared ones do.
 
     The seventh source layer is left out because nothing would read its output: 18.28M parameters.
     """

@@ -4,8 +4,9 @@ Section 4.2 states 6+6 layers of 1024/4096 with 16 heads, dropout 0.1, label smo
 schedule of Vaswani et al. (2017) with 16,000 steps of warm-up. Section 4.3 chooses tanh with lambda = 0.1.
 
 * Sets without a suffix apply this to a Transformer as tensor2tensor builds it today (pre-norm, no projection biases).
-* ``_printed`` sets follow the paper as printed: post-norm (equations 11 and 12), no weights beyond the Transformer's
-  (section 4.7), and projection biases; with these and one matrix of 30,720 rows, the model has table 6's 207.8M.
+* ``_printed`` sets follow the paper as printed: post-norm (equations 11 and 12), no weights that the Transformer does
+  not have (section 4.7), and projection biases. With these and one matrix of 30,720 rows, the model has table 6's
+  207.8M parameters.
 * ``_original`` sets add what the authors' program does but the paper does not mention.
 """
 

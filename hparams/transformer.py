@@ -1,7 +1,7 @@
-"""Settings of the Transformer: the sets of tensor2tensor 1.15, and baselines for corpora of other sizes.
+"""Settings of the Transformer: sets of tensor2tensor 1.15, baselines for IWSLT-sized corpora, and sets by corpus size.
 
-The former have the values of ``tensor2tensor/models/transformer.py``. Each set derives from another one, and its
-``replace`` holds exactly what it changes.
+Sets of tensor2tensor have the values of ``tensor2tensor/models/transformer.py``. Each set derives from an earlier one,
+and its ``replace`` contains exactly what it changes.
 """
 
 from t2t_ext.config.hyperparameters import TransformerHParams
@@ -178,7 +178,7 @@ def transformer_middle_data() -> TransformerHParams:
 
     Not tuned here. Sizes, heads, dropout, label smoothing and tokens per update are fairseq's for IWSLT14 De-En
     (160,000 pairs; 10,000 joint subwords), but the model is pre-norm. Optimizer, learning rate and weight decay are
-    those of the Schedule-Free AdamW entry that was fastest on AlgoPerf's translation workload (Defazio et al. 2024).
+    those of Schedule-Free AdamW's entries in AlgoPerf, the fastest on its translation workload (Defazio et al. 2024).
     """
     return transformer_base().replace(
         num_hidden_layers=6,

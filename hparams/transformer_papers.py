@@ -35,7 +35,7 @@ def transformer_big_he2018() -> TransformerHParams:
     """He et al. 2018, table 2, Transformer (big): 1024/4096, 16 heads, 6+6 layers, 8 GPUs of about 4,096 tokens.
 
     The paper prints a feed-forward width of 2,048 for its own big model. But equal numbers of parameters (14 layers of
-    12 d^2, 6+6 layers with 28 d^2 a pair) need four times the hidden size, as in tensor2tensor's big model.
+    12 d^2; 6 pairs of layers of 28 d^2) need four times the hidden size, as in tensor2tensor's big model.
     """
     return transformer_big().replace(
         batch_size=4096,

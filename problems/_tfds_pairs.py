@@ -166,7 +166,7 @@ class TfdsPairs:
 
     def _rows(self, path: os.PathLike) -> Iterator[list[bytes]]:
         """Yields the source and target of every pair of a file."""
-        # tensorflow-datasets has a copy of TensorFlow's message; starting TensorFlow would fix its threads, take GPUs.
+        # The package's own copy of TensorFlow's message: starting TensorFlow would fix its threads and take GPUs.
         from tensorflow_datasets.proto import tf_example_generated_pb2
 
         for record in _records(path):

@@ -30,7 +30,7 @@ class Corpus:
     Attributes:
       name: Its name in the options ``weights`` and ``tags``.
       stems: Possible names of its files without the language; the first that exists is used.
-      archives: Where the files come in: an archive, the TMX file, or compressed files of both languages. The first one
+      archives: What contains the files: an archive, the TMX file, or compressed files of both languages. The first one
         is downloaded.
       url: Where the first of ``archives`` is, without its name if it is several files.
       sha256: The SHA-256 of the download; empty if none is published.
@@ -75,7 +75,7 @@ class TestSet:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pack:
-    """Files that a paper's authors published, an entry of ``wmt_files.toml``: tokenized, and some split into subwords.
+    """Files as published for a paper, an entry of ``wmt_files.toml``: tokenized, and some split into subwords.
 
     Subwords are joined to words (the model learns its own, or takes the pack's codes with ``--bpe_codes``).
     Stanford's ``##AT##-##AT##`` for the hyphens of compounds becomes Moses's ``@-@``, which the detokenizer knows.

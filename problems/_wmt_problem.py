@@ -37,7 +37,7 @@ class WmtProblem(MixedTranslationProblem):
       layout: ``official``: statmt.org's files or archives under ``--tmp_dir``. ``tfds``: tensorflow-datasets downloads
         and prepares the data, except for dev and test sets that are in ``--tmp_dir`` (it would shuffle them).
         ``auto``: ``official`` if a training file or archive is there, otherwise ``tfds``. Or one of ``packs``, whose
-        text is already tokenized and stays as it is.
+        text is already tokenized, so that no text steps apply to it.
       weights: How often the pairs of a corpus occur, ``NAME:2,NAME:0.5``; the files of a corpus of weight 0 may be
         missing.
       tags: The first token of every source sentence of a corpus, ``NAME:<bt>``; ``names``: each corpus's own name.
