@@ -23,7 +23,7 @@ _LEVEL = 0.05
 _WIDTH = 150
 BRIEF = 28  # characters of a row's name in the table of the papers' orders, which names two rows in a line
 _NARROW = 24  # the same for tables with many columns
-_FEW_SENTENCES = 30  # a group of sentences of similar length with fewer sentences gets no BLEU
+_FEW_SENTENCES = 30  # groups by length with fewer sentences get no BLEU
 _TAIL = 2000  # updates
 EARLY_NOTE = (
     "†: the first of several settings, which are compared before the row is trained. These trainings ended earlier "

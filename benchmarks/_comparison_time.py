@@ -9,7 +9,7 @@ from _comparison_plan import PLAIN, Job
 from _comparison_store import Record
 
 _ENOUGH = 200  # updates after which a training's own speed counts as known
-_LAST_UPDATES = 500  # updates that a training needs at least, even if it already had as many as others of its row
+_LAST_UPDATES = 500  # left, until the next evaluation, for a training that had as many updates as others of its row
 
 
 @dataclasses.dataclass(frozen=True)

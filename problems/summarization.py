@@ -78,7 +78,7 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
     Options:
       layout: ``tfds``: tensorflow-datasets' ``cnn_dailymail``. ``stories``: the published story files in
         ``cnn/stories`` and ``dailymail/stories``, and the lists of their URLs (``all_train.txt``, ``all_val.txt`` and
-        ``all_test.txt``), in the same place or in ``url_lists``. ``opennmt``: ``train.txt.src``,
+        ``all_test.txt``), beside these folders or in ``url_lists``. ``opennmt``: ``train.txt.src``,
         ``train.txt.tgt.tagged`` and the same for ``val`` and ``test``, tokenized. ``plain``: ``train.source``,
         ``train.target`` and the same for ``val`` and ``test``. Each sentence may be between ``<t>`` and ``</t>`` or
         ``<s>`` and ``</s>``, or ``<q>`` may separate sentences.
