@@ -3,7 +3,7 @@
     from t2t_ext import Translator
     Translator.load("RUN")(["Ein Satz."])
 
-The names below are imported when they are first used, so that ``import t2t_ext`` takes no TensorFlow.
+The public names are imported on first use, so ``import t2t_ext`` does not import TensorFlow.
 """
 
 import importlib
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from t2t_ext.training.loop import train
     from t2t_ext.translation.translator import Translator
 
-# Keras chooses its backend once, at its first import; a user's keras.json may name another.
+# Keras chooses its backend once, when it is first imported, and a user's keras.json may name another one.
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-# Whatever imports TensorFlow first, its notes about itself are not for users.
+# TensorFlow's start-up messages are not for users, whichever module imports it first.
 chatter.keep_imports_quiet()
 
 _MODULES = {

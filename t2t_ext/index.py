@@ -1,6 +1,6 @@
-"""Which module of a folder registers which names, read from the decorators in its source files.
+"""Finds out which module of a package registers which names, from the decorators in its source files.
 
-Names are so listed and found without importing the modules (and with them TensorFlow).
+This way names can be listed and found without importing the modules and TensorFlow.
 """
 
 import ast
@@ -18,10 +18,10 @@ class Registration:
     """A decorator that registers a class or function.
 
     Attributes:
-      decorator: Its name, such as ``register_model``.
-      arguments: Its arguments, texts; empty where it is written bare.
-      example: Its keyword argument of that name, or "".
-      name: The last argument, or the decorated object's name in snake_case.
+      decorator: The decorator's name, such as ``register_model``.
+      arguments: Its positional arguments, which are strings; empty if it is used without parentheses.
+      example: Its keyword argument ``example``, or "".
+      name: The last argument, or, without arguments, the decorated object's name in snake_case.
       module: Dotted name of the module.
       place: ``file:line``.
       definition: Name of the decorated class or function.
@@ -40,13 +40,13 @@ class Registration:
 
 @functools.cache
 def registrations(package: str) -> tuple[Registration, ...]:
-    """Returns what the modules directly in a package register, module by module in the order of their names.
+    """Returns what the modules directly in a package register, module by module in alphabetical order.
 
     Args:
-      package: Its dotted name.
+      package: Dotted name of the package.
 
     Raises:
-      ValueError: An argument of a decorator is not written out as a text, so that no name can be read.
+      ValueError: An argument of a decorator is not a literal, so the name cannot be read.
     """
     found: list[Registration] = []
     for path in _modules(package):
@@ -58,19 +58,19 @@ def registrations(package: str) -> tuple[Registration, ...]:
 
 @functools.cache
 def class_attributes(package: str, name: str) -> Mapping[str, Any]:
-    """Returns what a class of a package, or a base of it there, sets its attributes to.
+    """Returns the attributes that a class of a package, or one of its bases in the same package, defines.
 
-    Constants have their values; a name, such as that of another class, is a text; anything else is left out.
+    Constants are returned as values, and names, such as that of another class, as strings. Anything else is left out.
     """
     attributes: dict[str, Any] = {}
-    # What several bases inherit from comes after all of them, as in Python's own order.
+    # A base that several bases share comes after all of them, as in Python's method resolution order.
     for each in dict.fromkeys(reversed(list(_with_bases(package, name)))):
         attributes |= _own_attributes(_classes(package)[each])
     return attributes
 
 
 def _with_bases(package: str, name: str) -> Iterator[str]:
-    """Yields a class and its bases, depth first; one that several have comes several times."""
+    """Yields a class and its bases, depth first; a shared base is yielded several times."""
     if name in _classes(package):
         yield name
         for base in _classes(package)[name].bases:
@@ -99,7 +99,7 @@ def _classes(package: str) -> Mapping[str, ast.ClassDef]:
 
 
 def _modules(package: str) -> list[pathlib.Path]:
-    """Returns the files of the modules directly in a package, in the order of their names."""
+    """Returns the files of the modules directly in a package, in alphabetical order."""
     spec = importlib.util.find_spec(package)
     folders = (spec and spec.submodule_search_locations) or ()
     return [path for folder in folders for path in sorted(pathlib.Path(folder).glob("*.py")) if path.stem != "__init__"]

@@ -1,7 +1,7 @@
-"""How messages and --help name pages of the documentation.
+"""Names pages of the documentation for messages and --help.
 
-An installed package does not have the pages, so that a bare path would lead nowhere: a message says what matters
-itself, and where it cannot, names the page by its title and by its file in the sources.
+An installed package does not include the pages, so a bare path would lead nowhere. A message therefore says itself what
+matters. If it cannot, it names the page by its title and by its file in the sources.
 """
 
 _TITLES = {
@@ -20,5 +20,5 @@ _TITLES = {
 
 
 def page(name: str) -> str:
-    """Returns a page's name for the middle of a sentence, such as of ``serving``, which is docs/serving.md."""
+    """Returns the name of a page for use within a sentence; ``serving``, for example, is docs/serving.md."""
     return f"the documentation's page {_TITLES[name]!r} (docs/{name}.md of the sources)"

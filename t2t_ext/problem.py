@@ -1,8 +1,8 @@
 """Declares a dataset: its features, its splits and how they are read.
 
-A problem declares its features and yields samples of them for a split; samples are
-checked against the declaration. It knows nothing of subwords, shards or models: those
-are made from it by ``t2t_ext.data.generation.generate``. A translation problem of one's own::
+A problem declares its features and yields the samples of each split, which are checked
+against the declaration. It knows nothing about models, subwords or shards;
+``t2t_ext.data.generation.generate`` makes subwords and shards from it. Your own translation problem::
 
     @registry.register_problem
     class TranslateEndeMine(TranslationProblem):
@@ -35,35 +35,35 @@ class Problem:
     """A dataset: named, typed features and the samples of every split.
 
     Class attributes that a subclass may set:
-      splits: The splits it has, ``train`` among them.
-      approx_vocab_size: Size of a subword vocabulary, where the user asks for no other.
+      splits: The names of its splits, including ``train``.
+      approx_vocab_size: Size of the subword vocabulary, unless the user asks for another.
       joint_vocab: Whether source and target share one subword model.
       max_length_ratio: Training pairs whose longer side has more than this many times the subwords of the shorter are
         dropped (0: none). The default is that of Moses's corpus cleaning.
       source_steps: Steps of ``t2t_ext.data.text.text_steps`` that prepare the source text before it is segmented into
         subwords.
-      target_steps: Likewise of the target text.
-      subwords: The kind of subword model: ``sentencepiece``, or ``subword_nmt`` (byte-pair codes over the words that
-        the steps give).
-      num_merges: Merge operations of ``subword_nmt``; 0 for ``approx_vocab_size``.
-      vocab_threshold: ``subword_nmt`` splits words further until every subword occurs at least so often (0: no limit).
-      vocab_limit: At most so many ids of ``subword_nmt`` on each side; the rarest subwords are left out (0: all stay).
+      target_steps: The same for the target text.
+      subwords: The kind of subword model: ``sentencepiece``, or ``subword_nmt`` (byte-pair encoding of the words that
+        the steps produce).
+      num_merges: Number of merge operations of ``subword_nmt``; 0 means ``approx_vocab_size``.
+      vocab_threshold: ``subword_nmt`` splits words further until every subword occurs this often (0: no limit).
+      vocab_limit: Maximum number of ``subword_nmt`` ids on each side; the rarest subwords are left out (0: all stay).
       cleaning: Which training pairs are left out: names and values of ``t2t_ext.data.generation.cleaning``.
-      scoring: The protocol of ``t2t_ext.evaluation.protocols`` that translations are scored by.
-      published: Number of pairs by split that the paper, or the corpus's own page, gives.
-      tags: Words such as ``<2de>`` that a source may begin with; every one is a subword of its own.
-      default_tag: The tag that a text without one is translated with; empty for none.
-      path_options: Names of options that say where raw files are or come from; what counts is what the files hold.
+      scoring: The protocol of ``t2t_ext.evaluation.protocols`` that scores translations.
+      published: Number of pairs per split according to the paper or the corpus's own page.
+      tags: Words such as ``<2de>`` that a source may begin with; each is a subword of its own.
+      default_tag: The tag used to translate a text without one; empty for none.
+      path_options: Names of options that say where raw files are or come from. Only the contents of the files count.
       reversible: Whether ``NAME_rev`` exists.
       source_language: The language of the source, a tag such as ``de`` or ``zh-Hant``; empty if unknown or none.
-      target_language: The language of the target, likewise.
+      target_language: The language of the target, in the same form.
 
     Attributes:
-      base_name: The registered name, which the data files carry.
+      base_name: The registered name, which is part of the data files' names.
       was_reversed: Whether this is ``NAME_rev``: the same files, read in the other direction.
-      with_pseudo_references: Whether this is ``NAME_synchronous``: the same data, and pseudo references beside them
+      with_pseudo_references: Whether this is ``NAME_synchronous``: the same data with additional pseudo references
         (see ``t2t_ext.data.datasets.pseudo_references``).
-      reading: What reading a split dropped or changed; a fresh report is put here before every pass.
+      reading: What was dropped or changed while reading a split; every pass begins with a fresh report.
     """
 
     splits: Sequence[str] = (TRAIN, DEV, TEST)
@@ -89,11 +89,11 @@ class Problem:
     _options: Mapping[str, Any] = types.MappingProxyType({})
 
     def __init__(self, *, name: str | None = None, was_reversed: bool = False) -> None:
-        """Makes a problem; reads nothing yet.
+        """Creates the problem; reads nothing yet.
 
         Args:
-          name: The registered name; by default the class's own in snake_case.
-          was_reversed: Whether source and target change places.
+          name: The registered name; by default the class's name in snake_case.
+          was_reversed: Whether source and target are exchanged.
 
         Raises:
           UserError: The problem cannot be reversed.
@@ -106,30 +106,30 @@ class Problem:
 
     @property
     def name(self) -> str:
-        """The name that the user gives, ``_rev`` and ``_synchronous`` included."""
+        """The name as the user gives it, including ``_rev`` and ``_synchronous``."""
         return self.data_name + (SYNCHRONOUS_SUFFIX if self.with_pseudo_references else "")
 
     @property
     def data_name(self) -> str:
-        """The name without ``_synchronous``: that of the data, which pseudo references only stand beside."""
+        """The name of the data, without ``_synchronous``, since pseudo references are stored beside the data."""
         return self.base_name + (REVERSED_SUFFIX if self.was_reversed else "")
 
     @property
     def languages(self) -> tuple[str, str]:
-        """The tags of source and target, empty where they are unknown."""
+        """The language tags of source and target, empty if unknown."""
         return self.source_language, self.target_language
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The constructor's further arguments that were given, ready for JSON."""
+        """The further constructor arguments that were given, ready for JSON."""
         return self._options
 
     def base(self) -> Self:
-        """Returns the problem that the data files are made from: itself, or the one that this is the reverse of."""
+        """Returns the problem that the data files are made from: this one, or the one of which this is the reverse."""
         return self
 
     def features(self) -> dict[str, Feature]:
-        """Returns the declaration of a sample: the type of every named feature."""
+        """Returns the declaration of a sample: feature name -> type."""
         raise self._undefined("features(self)")
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
@@ -137,24 +137,24 @@ class Problem:
 
         Args:
           split: One of ``splits``.
-          tmp_dir: Where raw files are, or are put by ``prepare``.
+          tmp_dir: The directory of the raw files, where ``prepare`` also puts them.
         """
         raise self._undefined("samples(self, split, tmp_dir)")
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Gets raw files that are not there yet and checks that all are; called once before ``samples``.
+        """Fetches missing raw files and checks that all are there; called once before ``samples``.
 
         Raises:
-          UserError: Files are missing (all of them are listed, and where they come from) or damaged.
+          UserError: Files are damaged or missing; the message lists all missing ones and where they come from.
         """
 
     def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
-        """Returns the raw files that a split is read from, so that a change of them is noticed."""
+        """Returns the raw files that a split is read from, so that changes to them are noticed."""
         del split, tmp_dir
         return ()
 
     def count(self, split: str, tmp_dir: str | os.PathLike) -> int | None:
-        """Returns how many samples a split has before any is dropped, or None where that is not known in advance."""
+        """Returns the number of samples of a split before any are dropped, or None if it is not known in advance."""
         del split, tmp_dir
         return None
 
@@ -162,8 +162,8 @@ class Problem:
         """Yields the samples of a split, each checked against the declaration.
 
         Raises:
-          UserError: A sample does not match; problem, split, number and what differs are named. Or ``samples`` of a
-            user's module fails; file and line are named, too.
+          UserError: A sample does not match; the message names problem, split, sample number and difference. Or
+            ``samples`` of a user's module fails; the message also names file and line.
         """
         declared, number = self.features(), 0
         for number, sample in enumerate(_read(self, split, tmp_dir), 1):
@@ -178,7 +178,7 @@ class Problem:
             self.reading.places.forget()  # a user's samples() leaves some out, or adds some
 
     def _undefined(self, signature: str) -> UserError:
-        """Returns the error that a subclass lacks a method."""
+        """Returns the error for a method that a subclass does not define."""
         kind = type(self)
         return UserError(
             f"The class {kind.__module__}.{kind.__qualname__} of the problem {self.base_name} does not define "
@@ -186,9 +186,9 @@ class Problem:
         )
 
 
-# A function, since classes of users may have a method of any name.
+# Not a method, since users' classes may have methods of any name.
 def _read(problem: Problem, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
-    """Yields the samples of a problem; a failure of a user's code becomes an error without traceback."""
+    """Yields the samples of a problem; an exception in a user's code becomes a ``UserError``."""
     number = 0
     try:
         for number, sample in enumerate(problem.samples(split, tmp_dir), 1):  # noqa: B007  (read where it fails)
@@ -217,8 +217,8 @@ class Text2TextProblem(Problem):
 class TranslationProblem(Text2TextProblem):
     """Text in one language and its translation.
 
-    The languages are class attributes or constructor arguments in the base problem's direction; in ``NAME_rev`` they
-    have changed places.
+    The languages are class attributes or constructor arguments, in the base problem's direction. ``NAME_rev`` exchanges
+    them.
     """
 
     reversible = True
@@ -231,13 +231,13 @@ class TranslationProblem(Text2TextProblem):
         source_language: str | None = None,
         target_language: str | None = None,
     ) -> None:
-        """Makes a translation problem; reads nothing yet.
+        """Creates the problem; reads nothing yet.
 
         Args:
           name: The registered name.
-          was_reversed: Whether source and target change places.
-          source_language: The base problem's source language, where the class does not say it.
-          target_language: The base problem's target language, where the class does not say it.
+          was_reversed: Whether source and target are exchanged.
+          source_language: The base problem's source language, if the class does not define it.
+          target_language: The base problem's target language, if the class does not define it.
         """
         super().__init__(name=name, was_reversed=was_reversed)
         languages = (source_language or self.source_language, target_language or self.target_language)
@@ -265,11 +265,11 @@ class ParallelFilesProblem(TranslationProblem):
     multiple_references: bool = False
 
     def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[readers.PairSource]:
-        """Returns the files of a split, which are read one after the other, in the base problem's direction."""
+        """Returns the files of a split in the base problem's direction; they are read one after the other."""
         raise self._undefined("pair_files(self, split, tmp_dir)")
 
     def features(self) -> dict[str, Feature]:
-        """Returns the two text features; ``targets`` is a list of texts where there are several references."""
+        """Returns the two text features; ``targets`` is a list of texts if there are several references."""
         return {"inputs": Text(), "targets": Text(side=TARGET, multiple=self.multiple_references)}
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
@@ -300,12 +300,12 @@ class ParallelFilesProblem(TranslationProblem):
 class MixedTranslationProblem(ParallelFilesProblem):
     """A translation problem made of several corpora, each with a weight and a tag.
 
-    ``pair_files`` returns ``corpora.CorpusSource``s from the source to the target language. Where the corpora depend on
-    the direction (a tag stands on the source, a back-translation must be on it), ``NAME_rev`` has data files of its
-    own.
+    ``pair_files`` returns ``corpora.CorpusSource``s from the source to the target language. ``NAME_rev`` has data files
+    of its own if the corpora depend on the direction: a tag belongs to the source, and a back-translation must be the
+    source.
 
     Attributes:
-      turned: Whether this is a ``NAME_rev`` with data files of its own: what is the source here is the target of NAME.
+      turned: Whether this is a ``NAME_rev`` with data files of its own; its source is the target of NAME.
     """
 
     def __init__(
@@ -318,15 +318,15 @@ class MixedTranslationProblem(ParallelFilesProblem):
         tags: Sequence[str] = (),
         depends_on_direction: bool = False,
     ) -> None:
-        """Makes the problem; reads nothing yet.
+        """Creates the problem; reads nothing yet.
 
         Args:
           name: The registered name.
-          was_reversed: Whether source and target change places.
-          source_language: The source language of NAME, where the class does not say it.
-          target_language: The target language of NAME, likewise.
-          tags: The tags of all corpora and splits, each once; empty ones are left out.
-          depends_on_direction: Whether the corpora depend on the direction though there are no tags.
+          was_reversed: Whether source and target are exchanged.
+          source_language: The source language of NAME, if the class does not define it.
+          target_language: The target language of NAME, if the class does not define it.
+          tags: The tags of all corpora and splits; duplicates and empty ones are dropped.
+          depends_on_direction: Whether the corpora depend on the direction even without tags.
         """
         languages = (source_language or self.source_language, target_language or self.target_language)
         self.tags = tuple(dict.fromkeys(tag for tag in tags if tag))

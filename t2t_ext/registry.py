@@ -1,7 +1,7 @@
-"""Problems, models and hparams sets by name.
+"""Registers problems, models and hparams sets, and looks them up by name.
 
 Names are tensor2tensor's snake_case names. A decorator registers an object under
-its own name in snake_case, or under a name that is given::
+its own name in snake_case, or under a given name::
 
     @registry.register_problem
     class TranslateEndeMine(TranslationProblem): ...      # translate_ende_mine
@@ -9,11 +9,11 @@ its own name in snake_case, or under a name that is given::
     @registry.register_hparams("transformer_mine")
     def mine(): return transformer_base().replace(filter_size=4096)
 
-What t2t_ext has is read from the decorators in the source files of
-``t2t_ext.problems``, ``t2t_ext.models`` and ``t2t_ext.hparams`` (``t2t_ext.index``), so
-that listing names imports neither the modules nor TensorFlow; a module is imported
-when one of its names is looked up. What users have is registered by
-``load_user_directory``.
+t2t_ext's own names are read from the decorators in the source files of
+``t2t_ext.problems``, ``t2t_ext.models`` and ``t2t_ext.hparams`` (``t2t_ext.index``).
+Listing names therefore imports neither the modules nor TensorFlow; a module is imported
+when one of its names is looked up. ``load_user_directory`` registers what users have
+written.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from t2t_ext.io import chatter
 
 REVERSED_SUFFIX = "_rev"
 SYNCHRONOUS_SUFFIX = "_synchronous"
-# What may follow the name of a translation problem, in this order -> what it means.
+# Suffixes that may follow the name of a translation problem, in this order -> their meaning.
 LOOK_UP_SUFFIXES = {
     REVERSED_SUFFIX: "the same data in the other direction",
     SYNCHRONOUS_SUFFIX: "the same data with pseudo references beside them",
@@ -57,13 +57,13 @@ class _Registry:
     """The objects of one kind, registered or indexed."""
 
     def __init__(self, kind: str, package: str, decorator: str, slot: str = "") -> None:
-        """Makes an empty registry.
+        """Creates an empty registry.
 
         Args:
           kind: What is registered, in the singular, for messages.
           package: The package of t2t_ext whose modules register objects of this kind.
-          decorator: The decorator's name; that of a family's factory ends with ``_family``.
-          slot: The decorator's first argument, where it has two.
+          decorator: The decorator's name; with ``_family`` appended, it is the name of the decorator for families.
+          slot: The decorator's first argument, if it takes two.
         """
         self.kind = kind
         self._package = package
@@ -74,7 +74,7 @@ class _Registry:
 
     @functools.cached_property
     def index(self) -> Mapping[str, Registration]:
-        """The names that t2t_ext itself has."""
+        """The registrations of t2t_ext itself, by name."""
         return {
             each.name: each
             for each in registrations(self._package)
@@ -83,7 +83,7 @@ class _Registry:
 
     @functools.cached_property
     def families(self) -> Mapping[str, Registration]:
-        """The patterns of names that t2t_ext itself has."""
+        """The families of t2t_ext itself, by the pattern of their names."""
         decorator = f"{self._decorator}_family"
         return {each.name: each for each in registrations(self._package) if each.decorator == decorator}
 
@@ -97,7 +97,7 @@ class _Registry:
         return sorted(entry.name for entry in entries if _is_under(entry.place, directory))
 
     def forget(self, directory: str) -> None:
-        """Takes back what files under a directory have registered."""
+        """Removes everything that files under a directory have registered."""
         for registered in (self._entries, self._families):
             for name, entry in list(registered.items()):
                 if _is_under(entry.place, directory):
@@ -111,7 +111,7 @@ class _Registry:
         """Registers one object.
 
         Raises:
-          UserError: The name is malformed, ends in a look-up suffix, or is taken; then both places are named.
+          UserError: The name is malformed, ends in a look-up suffix, or is taken (the message then names both places).
         """
         where = f"{place}: the {self.kind} name {name!r}"
         if not _NAME.fullmatch(name):
@@ -128,7 +128,7 @@ class _Registry:
         self._entries[name] = _Entry(name, value, place, module)
 
     def add_family(self, pattern: str, value: Any, place: str, module: str) -> None:
-        """Registers a factory of all the names that a pattern matches.
+        """Registers a factory for all names that match a pattern.
 
         Raises:
           UserError: The same pattern is registered elsewhere.
@@ -139,14 +139,14 @@ class _Registry:
         self._families[pattern] = _Entry(pattern, value, place, module)
 
     def find(self, name: str, suffix: str = "") -> _Entry:
-        """Returns the entry of a name, importing the module that registers it where needed.
+        """Returns the entry of a name; imports the module that registers it if needed.
 
         Args:
           name: The name.
-          suffix: What the user has written behind it, for the message.
+          suffix: The suffix that the user wrote after the name, for the message.
 
         Raises:
-          UserError: No object has this name; the message suggests close ones.
+          UserError: No object has this name; the message suggests similar names.
         """
         if name in self._entries:
             return self._entries[name]
@@ -165,7 +165,7 @@ class _Registry:
             if answer := replaced.problem_answer(name):
                 raise UserError(f"The problem {name + suffix!r} of tensor2tensor is not here: {answer}")
             end = difflib.get_close_matches("_" + name.rpartition("_")[2], LOOK_UP_SUFFIXES, n=1, cutoff=0.7)
-            names = [known + (suffix or "".join(end)) for known in names]  # the end may be what is misspelt
+            names = [known + (suffix or "".join(end)) for known in names]  # the suffix may be misspelled
         listed = f"Known: {', '.join(names)}" if self._slot else f"--registry_help lists all {self.kind}s"
         what = "function" if self._decorator == "register_hparams" else "class"
         arguments = f'("{self._slot}", NAME)' if self._slot else ""
@@ -175,7 +175,7 @@ class _Registry:
         )
 
     def _taken_at(self, name: str, value: Any, place: str, module: str) -> str:
-        """Returns the place that already has a name, or "" where the name is free."""
+        """Returns the place where a name is already registered, or "" if the name is free."""
         old = self._entries.get(name)
         if old:
             return "" if _is_reloaded(old, value, place, module) else old.place
@@ -194,7 +194,7 @@ def _is_under(place: str, directory: str) -> bool:
 
 
 def _is_reloaded(old: _Entry, value: Any, place: str, module: str) -> bool:
-    """Returns whether an object takes the place of an older self: a reloaded module, a notebook's cell run again."""
+    """Returns whether an object replaces its earlier version, as when a module is reloaded or a notebook cell rerun."""
     if getattr(old.value, "__qualname__", "") != getattr(value, "__qualname__", ""):
         return False
     same_file = old.place.rpartition(":")[0] == place.rpartition(":")[0]
@@ -205,7 +205,7 @@ _problems = _Registry("problem", "t2t_ext.problems", "register_problem")
 _models = _Registry("model", "t2t_ext.models", "register_model")
 _hparams = _Registry("hparams set", "t2t_ext.hparams", "register_hparams")
 
-# A slot of a model -> what fills it. A mixer is the sublayer in which the positions of a sequence exchange information.
+# A slot of a model -> its registry. A mixer is the sublayer in which the positions of a sequence exchange information.
 _LAYERS = {
     slot: _Registry(kind, "t2t_ext.layers", "register_layer", slot)
     for slot, kind in {
@@ -233,7 +233,7 @@ def _place() -> tuple[str, str]:
 def _decorator(
     registry: _Registry, name_or_value: Any, wrap: Callable[[str, Any, str], Any] = lambda name, value, place: value
 ) -> Any:
-    """Makes a decorator that can be written bare, with ``()`` or with a name."""
+    """Returns a decorator that can be used without parentheses, with ``()`` or with a name."""
 
     def register(value: Any, name: str | None = None) -> Any:
         place, module = _place()
@@ -248,15 +248,15 @@ def _decorator(
 
 
 def register_problem(name: Any = None) -> Any:
-    """Registers a problem class; written ``@register_problem`` or ``@register_problem("name")``.
+    """Registers a problem class; used as ``@register_problem`` or ``@register_problem("name")``.
 
     The class is called as ``cls(name=..., was_reversed=..., **options)``.
 
     Args:
-      name: The name, by default the class's name in snake_case; or the class, where written bare.
+      name: The name, by default the class's name in snake_case; without parentheses, the class itself.
 
     Returns:
-      The class, unchanged; or the decorator.
+      The class, unchanged; with parentheses, a decorator.
 
     Raises:
       UserError: The name is taken, ends in a look-up suffix (``_rev``), or is not snake_case.
@@ -265,13 +265,13 @@ def register_problem(name: Any = None) -> Any:
 
 
 def register_problem_family(pattern: str, *, example: str = "") -> Callable[[Any], Any]:
-    """Registers a factory of all problems whose whole name matches a regular expression.
+    """Registers a factory for all problems whose whole name matches a regular expression.
 
-    The factory is called as a problem class is: ``factory(name=..., was_reversed=..., **options)``.
+    The factory is called like a problem class: ``factory(name=..., was_reversed=..., **options)``.
 
     Args:
       pattern: The regular expression.
-      example: What ``--registry_help`` says of a family of t2t_ext's own, such as one of its names.
+      example: What ``--registry_help`` shows for a family of t2t_ext's own, such as one of its names.
 
     Returns:
       A decorator that returns the factory (a class or a function) unchanged.
@@ -286,22 +286,22 @@ def register_problem_family(pattern: str, *, example: str = "") -> Callable[[Any
 
 
 def reversed_name(problem: str) -> str:
-    """Returns NAME_rev of NAME, and NAME of NAME_rev."""
+    """Returns NAME_rev for NAME, and NAME for NAME_rev."""
     is_reversed = problem.endswith(REVERSED_SUFFIX)
     return problem.removesuffix(REVERSED_SUFFIX) if is_reversed else problem + REVERSED_SUFFIX
 
 
 def register_model(name: Any = None) -> Any:
-    """Registers a model class (a ``Seq2Seq``); arguments, result and errors are those of ``register_problem``."""
+    """Registers a model class (a ``Seq2Seq``); arguments, result and errors are as in ``register_problem``."""
     return _decorator(_models, name)
 
 
 def register_layer(slot: str, name: str) -> Callable[[Any], Any]:
-    """Registers what fills a slot of a model where hparams ask for it by name; see ``config.variants``.
+    """Registers a class that fills a slot of a model if hparams ask for it by name; see ``config.variants``.
 
     Args:
-      slot: ``encoder_mixer``, ``decoder_mixer``, ``two_way_mixer`` (of a decoder of two directions), ``shared_mixer``
-        (of layers that source and target share), ``source_views`` or ``target_reading``.
+      slot: ``encoder_mixer``, ``decoder_mixer``, ``two_way_mixer`` (for decoders with two directions), ``shared_mixer``
+        (for layers that source and target share), ``source_views`` or ``target_reading``.
       name: The name.
 
     Returns:
@@ -317,11 +317,11 @@ def register_hparams(name: Any = None) -> Any:
     """Registers an hparams set: a function without arguments that returns an ``HParams``.
 
     Args:
-      name: The name, by default the function's name; or the function, where written bare.
+      name: The name, by default the function's name; without parentheses, the function itself.
 
     Returns:
-      A function that calls the given one, the first time that the set is asked for, and notes the set's name as the
-      origin of the values that it put; or the decorator.
+      A function that calls the given one when the set is first requested, and records the set's name as the origin of
+      the values that it sets; with parentheses, a decorator.
 
     Raises:
       UserError: The name is taken or is not snake_case.
@@ -330,9 +330,9 @@ def register_hparams(name: Any = None) -> Any:
 
 
 def _noting_origins(name: str, function: Callable[[], Any], place: str) -> Callable[[], Any]:
-    """Wraps the function of an hparams set so that its values know which set put them."""
+    """Wraps the function of an hparams set so that each value records which set assigned it."""
 
-    @functools.cache  # a set cannot be changed, and many build on the same ones
+    @functools.cache  # sets are immutable, and many build on the same ones
     @functools.wraps(function)
     def hparams_set() -> Any:
         try:
@@ -356,16 +356,16 @@ def problem(name: str, **options: Any) -> Any:
     """Returns a problem by its name.
 
     Args:
-      name: A registered name, a name of a family, or either followed by ``_rev``, the translation problem in the
-        other direction, by ``_synchronous``, the problem with pseudo references, or by ``_rev_synchronous``.
-      **options: Options of the problem's constructor, such as ``train_source`` of ``translate_parallel_text``; texts
-        become numbers or truth values where the constructor declares such.
+      name: A registered name or a name of a family. Either may be followed by ``_rev`` (the translation problem in the
+        other direction), ``_synchronous`` (the problem with pseudo references) or ``_rev_synchronous``.
+      **options: Options of the problem's constructor, such as ``train_source`` of ``translate_parallel_text``. Strings
+        become numbers or booleans if the constructor declares these types.
 
     Returns:
       The ``Problem``.
 
     Raises:
-      UserError: No such problem; the problem has no other direction; or it does not take one of the options.
+      UserError: There is no such problem, it has no other direction, or it does not take one of the options.
     """
     plain = name.removesuffix(SYNCHRONOUS_SUFFIX)
     was_reversed, base = plain.endswith(REVERSED_SUFFIX), plain.removesuffix(REVERSED_SUFFIX)
@@ -395,9 +395,10 @@ def model(name: str) -> type[Any]:
 
 
 def model_attributes(name: str) -> Mapping[str, Any]:
-    """Returns what a model's class sets its attributes to, and its name as ``title``, without importing TensorFlow.
+    """Returns the attributes that a model's class defines, and its name as ``title``, without importing TensorFlow.
 
-    A class, such as ``hparams_class``, is its name. Of a user's model only ``hparams_class`` is known.
+    The value of an attribute that is a class, such as ``hparams_class``, is the class's name. For a user's model only
+    ``title`` and ``hparams_class`` are known.
 
     Raises:
       UserError: No model has this name.
@@ -422,10 +423,10 @@ def model_summary(name: str) -> str:
 
 
 def layer(slot: str, name: str) -> type[Any]:
-    """Returns what fills a slot of a model, by its name; imports TensorFlow.
+    """Returns the class that fills a slot of a model, by its name; imports TensorFlow.
 
     Raises:
-      UserError: Nothing that fills this slot has this name, or there is no such slot.
+      UserError: There is no such slot, or no class registered for it has this name.
     """
     return _layers_of(slot).find(name).value
 
@@ -450,11 +451,11 @@ def resolve_hparams(set_name: str, overrides: str = "") -> HParams:
 
     Args:
       set_name: The name of a registered hparams set.
-      overrides: ``--hparams``: ``"a=1,b=x"``.
+      overrides: The value of ``--hparams``, such as ``"a=1,b=x"``.
 
     Raises:
-      UserError: No such set; an unknown key, a wrong type, the same key twice, an empty value; a value that is not
-        allowed; a field that is set and that nothing reads. All that is wrong is in one message.
+      UserError: There is no such set; a key is unknown or given twice; a value is empty, of the wrong type or not
+        allowed; or a field is set that nothing reads. One message lists everything that is wrong.
     """
     base = hparams(set_name)
     if not isinstance(base, HParams):
@@ -465,12 +466,12 @@ def resolve_hparams(set_name: str, overrides: str = "") -> HParams:
 
 
 def problem_names() -> list[str]:
-    """Returns the names of all problems, sorted (names with look-up suffixes and those of families are not listed)."""
+    """Returns the names of all problems, sorted, except names with look-up suffixes and names of families."""
     return _problems.names()
 
 
 def problem_families() -> dict[str, str]:
-    """Returns the patterns of the families of problems, sorted, each with words or the pattern itself to show."""
+    """Returns the patterns of all problem families, sorted: pattern -> the text that describes it to users."""
     examples = {pattern: family.example for pattern, family in _problems.families.items()}
     patterns = sorted({*examples, *_problems.registered_families()})
     return {pattern: examples.get(pattern) or f"any name of the form {pattern}" for pattern in patterns}
@@ -489,25 +490,25 @@ def hparams_names() -> list[str]:
 def load_user_directory(path: str) -> dict[str, list[str]]:
     """Registers a user's own problems, models and hparams sets (``--t2t_usr_dir``).
 
-    The directory is a package (with ``__init__.py``, as in tensor2tensor) or a plain folder. Either way every module
-    and package directly in it is imported, whether or not ``__init__.py`` imports it; ``setup.py``, ``conftest.py``
-    and ``test_*.py`` are left out. Loading a directory again does nothing.
+    The directory is a package (with ``__init__.py``, as in tensor2tensor) or a plain folder. In both cases every module
+    and package directly in it is imported, even if ``__init__.py`` does not import it; only ``setup.py``,
+    ``conftest.py`` and ``test_*.py`` are skipped. Loading a directory again does nothing.
 
     Args:
       path: The directory.
 
     Returns:
-      The names registered by it: kind ("problem", "model", "hparams set") -> sorted names.
+      The names that it registers: kind ("problem", "model", "hparams set") -> sorted names.
 
     Raises:
-      UserError: There is no such directory, it holds no module, a module of it fails (with file and line), or none
-        registers anything.
+      UserError: There is no such directory, it contains no module, one of its modules fails (the message gives file and
+        line), or none registers anything.
     """
     try:
         with chatter.left_out():  # its modules may import TensorFlow
             directory, modules = _user_directory.load(path)
     except BaseException:
-        # What the modules before the failing one registered would be in the way of a repaired directory.
+        # Names that were registered before the failure would be in the way when the corrected directory is loaded.
         for kind in _ALL:
             kind.forget(_user_directory.absolute(path))
         raise
@@ -521,7 +522,7 @@ def load_user_directory(path: str) -> dict[str, list[str]]:
 
 
 def user_names(directory: str) -> dict[str, list[str]]:
-    """Returns what modules under a directory have registered: kind -> sorted names; families by their patterns."""
+    """Returns what modules under a directory have registered: kind -> sorted names; patterns stand for families."""
     found = {registry.kind: registry.of(directory) for registry in _ALL}
     return {kind: names for kind, names in found.items() if names}
 
