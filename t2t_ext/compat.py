@@ -29,7 +29,10 @@ def framework_library() -> ctypes.CDLL:
 
 
 def say_what_onednn_lacks() -> None:
-    """Makes TensorFlow warn now, not at the first such operation, that oneDNN lacks int64; does nothing if it cannot."""
+    """Makes TensorFlow warn now, not at the first such operation, that oneDNN lacks int64.
+
+    Does nothing if this build of TensorFlow has no such function.
+    """
     with contextlib.suppress(OSError, AttributeError):
         framework_library()[ONEDNN_NOTE](ctypes.byref(ctypes.c_int(tf.int64.as_datatype_enum)))
 

@@ -46,7 +46,7 @@ class Problem:
       subwords: The kind of subword model: ``sentencepiece``, or ``subword_nmt`` (byte-pair encoding of the words that
         the steps produce).
       num_merges: Number of merge operations of ``subword_nmt``; 0 means ``approx_vocab_size``.
-      vocab_threshold: ``subword_nmt`` splits words further until every subword occurs this often (0: no limit).
+      vocab_threshold: ``subword_nmt`` splits subwords further until each occurs at least this often (0: no limit).
       vocab_limit: Maximum number of ``subword_nmt`` ids on each side; the rarest subwords are left out (0: all stay).
       cleaning: Which training pairs are left out: names and values of ``t2t_ext.data.generation.cleaning``.
       scoring: The protocol of ``t2t_ext.evaluation.protocols`` that scores translations.

@@ -1,4 +1,4 @@
-"""The training loop: steps, log, evaluations, checkpoints, until the run is finished or interrupted."""
+"""The training loop: trains, logs, evaluates and saves checkpoints until the run is finished or interrupted."""
 
 import contextlib
 import dataclasses
@@ -43,10 +43,10 @@ _ADVICE = "Wait until it has ended (what it saved, this command then resumes), o
 
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
-    """The result of a call of ``train``.
+    """The result of a call to ``train``.
 
     Attributes:
-      step: Steps that the run has made, those that were skipped included.
+      step: Number of steps that the run has made, including skipped ones.
       stop_reason: ``train_steps``, ``early_stopping``, ``SIGTERM`` or ``SIGINT``.
       evaluation: Metrics of the last evaluation, None before the first.
       best: Step and value of the best checkpoint's metric, None before the first evaluation.
@@ -59,12 +59,12 @@ class TrainResult:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is done, not interrupted."""
+        """Whether the run is complete rather than interrupted."""
         return self.stop_reason in ("train_steps", "early_stopping")
 
 
 def _left_by_an_interrupt(checkpoint: pathlib.Path) -> bool:
-    """Returns whether a checkpoint was saved at an interrupt; of a damaged one that is not known."""
+    """Returns whether a checkpoint was saved at an interrupt; False if it is damaged, so that this is unknown."""
     try:
         return bool(checkpoints.read_info(checkpoint).metadata.get("at_interrupt"))
     except UserError:
@@ -72,20 +72,20 @@ def _left_by_an_interrupt(checkpoint: pathlib.Path) -> bool:
 
 
 def train(config: TrainConfig | setup_run.ResolvedRun, *, quiet: bool = False) -> TrainResult:
-    """Trains a model, or resumes a run where it stopped; ``setup_run.resolve`` may have resolved what is asked for.
+    """Trains a model, or resumes a run where it stopped; ``setup_run.resolve`` may already have resolved ``config``.
 
-    A run that is killed at any moment and started again computes what it would have computed. SIGTERM and Ctrl-C
-    finish the step and save a checkpoint.
+    A run that is killed at any moment and restarted computes what it would have computed without interruption. On
+    SIGTERM or Ctrl-C, training finishes the current step and saves a checkpoint.
 
     Raises:
-      UserError: A mistake of the user's; nothing half-made is left.
+      UserError: The user has made a mistake; nothing half-made is left behind.
     """
     say = Progress(0, quiet=quiet).line
     resolved = setup_run.resolve(config) if isinstance(config, TrainConfig) else config
     run = auto_batch_size.fill_in(resolved, say)
     if run.settings.deterministic:
         tf.config.experimental.enable_op_determinism()
-    # Before anything else: workers must meet before TensorFlow is used.
+    # Before anything else, since workers must connect before TensorFlow is used.
     strategy = strategies.make_strategy(run.settings.distribution, run.settings.tpu, run.settings.worker_timeout)
     workers = Workers(strategy, run.settings.worker_timeout, functools.partial(_resume_point, run.output_dir))
     with workers.watching():
@@ -97,7 +97,7 @@ def train(config: TrainConfig | setup_run.ResolvedRun, *, quiet: bool = False) -
 
 
 class _Loop:
-    """One call of ``train``."""
+    """The state of one call to ``train``."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _Loop:
         self._is_chief = workers.is_chief
         self._progress = Progress(run.settings.train_steps, quiet=quiet or not self._is_chief)
         self._say = self._progress.line
-        # The model is made first: a mistake in the hparams leaves no run directory behind.
+        # The model is built first, so that a mistake in the hparams leaves no run directory behind.
         self._session = Session(run, generated, strategy)
         first_weights = setup_run.first_weights(run)
         setup_run.check_first_weights(run)
@@ -123,7 +123,7 @@ class _Loop:
         keep = run.config.warm_start_optimizer == KEEP
         report = self._session.warm_start(first_weights, keep=keep) if first_weights else None
         self._evaluator = Evaluator(run, generated, self._session.encoders)
-        # Restored first: a run that cannot resume keeps its configuration.
+        # Restored before the run is opened, so that a run that cannot resume keeps its stored configuration.
         self._restored = self._session.restore(run.output_dir, workers, self._say)
         self._run = setup_run.open_run(run, generated, is_chief=self._is_chief)
         step = self._session.step
@@ -135,7 +135,7 @@ class _Loop:
             rows = [(name, value, "flag") for name, value in named.items()]
             rows += [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
             self._board.hparams(rows)
-        self._damaged: set[int] = set()  # steps of checkpoints that could not be copied as the best
+        self._damaged: set[int] = set()  # steps of checkpoints too damaged to be kept as the best
         self._signals = SignalWatch(_ACKNOWLEDGEMENT if not quiet and log.shows_info() else "")
         self._agreement = Agreement(workers, self._signals, run.settings.log_step_count_steps, step)
         self._clock = _Clock(self._session.read_window())
@@ -188,7 +188,7 @@ class _Loop:
                 self._say(line)
 
     def run(self) -> TrainResult:
-        """Trains until something ends it."""
+        """Trains until the run is finished or interrupted, and returns the result."""
         try:
             with self._signals.watching():
                 reason = self._train()
@@ -225,7 +225,7 @@ class _Loop:
         return reason or "train_steps"
 
     def _after_step(self) -> str:
-        """Logs, evaluates and saves where it is time; returns why training ends, or an empty string."""
+        """Logs, evaluates and saves when due; returns why training ends, or an empty string."""
         session, settings = self._session, self._settings
         step, last = session.step, session.step == settings.train_steps
         if self._clock.first_step:
@@ -235,7 +235,7 @@ class _Loop:
         self._progress.advance(step)
         if last or step % settings.log_step_count_steps == 0:
             self._log()
-        # Looking at the counters waits for the device, so not at every step.
+        # Not at every step, since reading the counters waits for the device.
         if step % settings.max_skipped_steps == 0:
             self._check_skipped()
         if step % settings.local_eval_frequency == 0 or last:
@@ -281,7 +281,7 @@ class _Loop:
         self._records.append(record)
         self._board.record(record)
         if norms:
-            # In a file of their own: there are as many of them as layers.
+            # In a file of their own, since there is one norm for each layer.
             norms_record = gradient_norms_record(session.step, norm_steps, norms, record["gradient_norm"])
             self._gradient_norms.append(norms_record)
             self._board.gradient_norms(norms_record)
@@ -292,7 +292,7 @@ class _Loop:
         self._check_skipped()
 
     def _check_skipped(self) -> None:
-        """Stops if too many steps in a row were skipped since it was called last, with a report of their batches."""
+        """Stops training and reports the batches if too many steps in a row were skipped since the last call."""
         row, last = self._session.longest_skipped_row()
         if row < self._settings.max_skipped_steps:
             return
@@ -312,28 +312,28 @@ class _Loop:
         self._check_skipped()
         self._clock.pause()  # the device has finished the step by now
         if self._is_chief:
-            # A run that resumes from this checkpoint does not log again what came before it.
+            # A run that resumes from this checkpoint does not log earlier steps again.
             self._board.flush()
             path = self._session.save(self._run, at_interrupt=at_interrupt)
             self._say(f"saved {path}")
 
     def _finish_interrupted_evaluation(self) -> str:
-        """Evaluates a restored step whose evaluation was interrupted; returns why training ends already, if it does."""
+        """Evaluates a restored step whose evaluation was interrupted; returns why training ends, or an empty string."""
         step = self._session.step
         due = self._restored and (step % self._settings.local_eval_frequency == 0 or step >= self._settings.train_steps)
         # Only the chief has the records.
         if self._workers.of_chief(bool(due and not self._records.has_evaluation(step))):
             return self._evaluate()
         self._keep_best()
-        if self._restored and self._is_chief:  # a kill may have come before the last step of an evaluation
+        if self._restored and self._is_chief:  # an evaluation may have been killed before it did this
             self._prune()
         return "early_stopping" if self._workers.any(self._stops_early()) else ""
 
     def _evaluate(self) -> str:
-        """Evaluates on the chief, keeps the best checkpoint; returns why training ends, or an empty string."""
+        """Evaluates on the chief and keeps the best checkpoint; returns why training ends, or an empty string."""
         stops = False
         if self._is_chief:
-            # A signal leaves the evaluation to the next start; the other workers must hear of it all the same.
+            # A signal leaves the evaluation to the next start, but the other workers must still be told.
             with contextlib.suppress(Interrupted):
                 self._evaluate_here()
                 stops = self._stops_early()
@@ -343,7 +343,7 @@ class _Loop:
         return (self._signals.received or "SIGTERM") if interrupted else ""
 
     def _evaluate_here(self) -> None:
-        """Evaluates and records what came out; raises ``Interrupted`` at a signal, without a record."""
+        """Evaluates and records the results; at a signal, raises ``Interrupted`` without recording anything."""
         step, began = self._session.step, time.monotonic()
         decode, translates = self._settings.decode_hparams, self._settings.eval_bleu_sentences >= 0
         advice = out_of_memory.evaluation_advice(self._session.hparams, decode, translates=translates)
@@ -353,12 +353,12 @@ class _Loop:
             self._evaluator.show(self._board, step, hypotheses)
         record = {"kind": "eval", "step": step, **metrics, "seconds": time.monotonic() - began}
         best_checkpoint.forget(self._run, step)
-        # The record comes last: with it the evaluation is done, and is not repeated after a kill.
+        # The record comes last: it marks the evaluation as done, so that it is not repeated after a kill.
         self._board.record(record)
         self._board.flush()
         self._records.append(record)
         self._say(describe_evaluation(record))
-        if hypotheses and len(self._records.evaluations()) == 1:  # once, as they stay the same
+        if hypotheses and len(self._records.evaluations()) == 1:  # source and reference only once: they never change
             self._say(describe_sample(hypotheses[0], *self._evaluator.first_sentence()))
         elif hypotheses:
             self._say(f"  first dev sentence: {hypotheses[0]}")
@@ -366,9 +366,9 @@ class _Loop:
         self._prune()
 
     def _prune(self) -> None:
-        """Deletes old checkpoints, and those that interrupts left, so that the rest are those of an undisturbed run.
+        """Deletes old checkpoints and those saved at interrupts, leaving the checkpoints of an uninterrupted run.
 
-        Not that of the last step, though: newer ones are damaged, and will be made again.
+        The checkpoint of the current step always stays: any newer ones are damaged and will be made again.
         """
         run, keep, now = self._run, self._settings.keep_checkpoint_max, self._session.step
         last = run.checkpoints_dir / checkpoints.checkpoint_name(now)
@@ -406,7 +406,7 @@ class _Loop:
 
 
 def _against_skips(precision: str) -> str:
-    """Returns what to change where gradients are not finite."""
+    """Returns advice on what to change if gradients are not finite."""
     ways = "Use a lower learning rate, a longer warm-up"
     # The other precisions have the range of float32.
     if precision == "mixed_float16":
@@ -420,19 +420,19 @@ def _resume_point(output_dir: files.PathLike) -> str:
 
 
 class _Clock:
-    """Measures training time without evaluations, and the tokens of that time."""
+    """Measures training time without evaluations, and the tokens processed in that time."""
 
     def __init__(self, window: dict[str, float]) -> None:
         self._began: float | None = None
         self._seconds = 0.0
-        self._tokens_before = _real_tokens(window)  # a restored window has tokens of the process before
+        self._tokens_before = _real_tokens(window)  # a restored window has tokens of the previous process
         self.first_step = True
-        self._running: tuple[float, int] | None = None  # when the graph was there, after which step
+        self._running: tuple[float, int] | None = None  # when the graph was ready, and after which step
 
     def after_first_step(self, window: dict[str, float], step: int) -> float:
-        """Leaves out the first step, which made the graph, and returns its seconds.
+        """Leaves the first step, which built the graph, out of the measurement and returns its seconds.
 
-        An evaluation that is made up for before it, as a resumed run may, is not among them.
+        They do not include an interrupted evaluation that a resumed run makes up for before its first step.
         """
         self.first_step = False
         self._running = time.monotonic(), step
@@ -443,13 +443,16 @@ class _Clock:
         return seconds
 
     def seconds_a_step(self, step: int) -> float:
-        """Returns the mean time of a step up to now, evaluations included, as is the time that is left; 0 of none."""
+        """Returns the mean seconds per step so far, or 0 if there are none.
+
+        Evaluations are included, since they also take part of the remaining time.
+        """
         if self._running is None or step <= self._running[1]:
             return 0.0
         return (time.monotonic() - self._running[0]) / (step - self._running[1])
 
     def start(self) -> None:
-        """Runs the clock."""
+        """Starts the clock unless it is running."""
         if self._began is None:
             self._began = time.monotonic()
 
@@ -460,7 +463,7 @@ class _Clock:
             self._began = None
 
     def stop(self, window: dict[str, float]) -> tuple[float, float]:
-        """Returns (seconds, real tokens) since the last call and starts from zero."""
+        """Returns (seconds, real tokens) since the last call and resets both to zero."""
         self.pause()
         seconds, tokens = self._seconds, _real_tokens(window) - self._tokens_before
         self._seconds, self._tokens_before = 0.0, 0.0

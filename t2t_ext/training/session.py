@@ -30,20 +30,20 @@ Say = Callable[[str], None]
 
 
 class Session:
-    """The objects of a training loop.
+    """The objects that a training loop works with.
 
     Attributes:
-      strategy: Where it computes.
+      strategy: The distribution strategy.
       model: The model that is trained.
-      state: Step, loss scale, metric sums and the like.
-      schedule: The learning rate.
-      train_step: One update.
+      state: Step, loss scale, metric sums and so on.
+      schedule: The learning-rate schedule.
+      train_step: Makes one update.
       pipeline: The training batches.
       step: Number of the last finished step, on the host.
     """
 
     def __init__(self, run: ResolvedRun, generated: GeneratedData, strategy: tf.distribute.Strategy) -> None:
-        """Makes a fresh model with its optimizer; ``restore`` or ``warm_start`` give it other weights.
+        """Builds a fresh model and its optimizer; ``restore`` or ``warm_start`` replaces the weights.
 
         Raises:
           UserError: The model does not fit the hparams, or the data are damaged.
@@ -86,18 +86,19 @@ class Session:
         self.step = 0
 
     def restore(self, run: files.PathLike, workers: Workers, say: Say) -> bool:
-        """Restores the newest good checkpoint of a run, the same one on all workers, which all must call this.
+        """Restores the newest intact checkpoint of a run, the same one on all workers; all of them must call this.
 
-        ``say`` is told about damaged checkpoints and another number of replicas. Returns whether there was one.
+        ``say`` is told about damaged checkpoints and a changed number of replicas. Returns whether there was a
+        checkpoint.
 
         Raises:
-          UserError: A worker cannot read it, it does not fit this version, or its batches were others.
+          UserError: A worker cannot read it, it does not fit this version, or its batches were different.
         """
         path = _common_checkpoint(pathlib.Path(run), workers, say)
         if path is None:
             return False
         global_batches.check(path, self.global_batches(), self._global_batches_with, say)
-        # Checksums have been verified.
+        # Not verified again: the checksums have just been checked.
         self.model.assign(checkpoints.load_arrays(path, "model", verify=False), origin=path)
         training = checkpoints.load_arrays(path, "training", verify=False)
         _assign(self.state.named_variables(), with_all_sums(training, len(self.state.gradient_groups)), path)
@@ -107,26 +108,26 @@ class Session:
         return True
 
     def global_batches(self) -> dict[str, Any]:
-        """Returns what a checkpoint says about the batches that it was trained on."""
+        """Returns what a checkpoint records about the batches that it was trained on."""
         return global_batches.describe(self.hparams, self.strategy.num_replicas_in_sync, self.pipeline.planner)
 
     def _global_batches_with(self, batch_size: int, accumulated: int) -> dict[str, Any]:
-        """Returns what ``global_batches`` would with other sizes."""
+        """Returns what ``global_batches`` would return with other sizes."""
         hparams = self.hparams.replace(batch_size=batch_size, gradient_accumulation_steps=accumulated)
         planner = self.pipeline.planner.with_batches_of(hparams)
         return global_batches.describe(hparams, self.strategy.num_replicas_in_sync, planner)
 
     def begin_with_preset(self) -> None:
-        """Takes over the weights of a pretrained encoder, where the hparams name one, into a fresh model."""
+        """Loads the weights of a pretrained encoder into the fresh model if the hparams name one."""
         pretrained = self.model.pretrained()
         if pretrained:
             self.model.assign(pretrained, strict=False)
             self.state.begin({name: _value(variable) for name, variable in self._variables.items()})
 
     def warm_start(self, origin: str, *, keep: bool = False) -> warm_start.WarmStartReport:
-        """Takes first weights over from another run, or a checkpoint in one.
+        """Takes the first weights from another run, or from a checkpoint in one.
 
-        With ``keep``, training continues with its optimizer and after its steps, and does not begin anew.
+        With ``keep``, training continues with that run's optimizer state and after its steps instead of starting anew.
         """
         fresh = {name: _value(variable) for name, variable in self._variables.items()}
         sides = warm_start.vocabulary_sides(self.model)
@@ -144,7 +145,7 @@ class Session:
         return report
 
     def save(self, run: RunDirectory, *, at_interrupt: bool = False) -> pathlib.Path:
-        """Saves everything that training continues from; notes where it is at an interrupt, between two evaluations."""
+        """Saves everything that training resumes from; ``at_interrupt`` marks a checkpoint between two evaluations."""
         return checkpoints.save_checkpoint(
             run.checkpoints_dir,
             self.step,
@@ -155,14 +156,14 @@ class Session:
         )
 
     def weights_for_users(self) -> dict[str, tf.Variable]:
-        """Returns the weights that a decoder would take: the averages where the run keeps them."""
+        """Returns the weights that a decoder would use: the averages if the run keeps them."""
         return self.state.averages or self._variables
 
     def iterator(self, first: int | None = None) -> Iterator[Any]:
-        """Returns the batches from a step on (by default the next one), per replica where there are several.
+        """Returns the batches from a step on (by default the next one), per replica if there are several.
 
         Args:
-          first: Steps before the first batch's.
+          first: Number of steps before that of the first batch.
         """
         strategy, first = self.strategy, self.step if first is None else first
         total = strategy.num_replicas_in_sync
@@ -174,7 +175,7 @@ class Session:
             mine = [self.pipeline.dataset(first, context.input_pipeline_id * local + i) for i in range(local)]
             # Elements are dealt to the local replicas in turn.
             dealt = tf.data.Dataset.choose_from_datasets(mine, tf.data.Dataset.range(local).repeat())
-            # Said to be endless, or every step would first ask all replicas whether they have a batch.
+            # Declared infinite; otherwise every step would first ask all replicas whether they have a batch.
             return dealt.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
         return iter(strategy.distribute_datasets_from_function(of_worker))
@@ -184,9 +185,9 @@ class Session:
         return dict(zip(WINDOW_FIELDS, map(float, _value(self.state.window)), strict=True))
 
     def read_gradient_norms(self) -> tuple[dict[str, float], int]:
-        """Returns each group's mean gradient norm since the last ``clear_window``, and the number of steps it is of.
+        """Returns each group's mean gradient norm since the last ``clear_window``, and the number of steps averaged.
 
-        The norms are those of the global gradient before clipping. Without a step that was not skipped there are none.
+        The norms are those of the global gradient before clipping. If all steps were skipped, there are none.
         """
         *sums, steps = map(float, _value(self.state.gradient_norms))
         if not steps:
@@ -207,9 +208,9 @@ class Session:
         return float(_value(self.state.loss_scale))
 
     def longest_skipped_row(self) -> tuple[int, int]:
-        """Returns how many steps were skipped in a row at most since the last call, and the last one's number.
+        """Returns the length of the longest row of skipped steps since the last call, and the number of its last step.
 
-        A row that has not ended counts from its beginning. Waits for the device.
+        A row that has not ended counts from its first step. Waits for the device.
         """
         found = int(_value(self.state.longest_row)), int(_value(self.state.longest_row_end))
         self.state.longest_row.assign(_value(self.state.skipped_in_a_row))
@@ -217,7 +218,7 @@ class Session:
 
 
 def _common_checkpoint(run: pathlib.Path, workers: Workers, say: Say) -> pathlib.Path | None:
-    """Returns the newest good checkpoint that the chief finds, verified by every worker; None if it finds none."""
+    """Returns the newest intact checkpoint that the chief finds, verified by every worker; None if it finds none."""
     path = checkpoints.latest(run, warn=say) if workers.is_chief else None
     own = checkpoints.checkpoint_step(path) if path else None
     step = int(workers.of_chief(-1 if own is None else own))
@@ -240,7 +241,7 @@ def _common_checkpoint(run: pathlib.Path, workers: Workers, say: Say) -> pathlib
 
 
 def _value(variable: tf.Variable) -> np.ndarray:
-    """Reads a variable on the host (of a mirrored one this process's first component)."""
+    """Returns a variable's value on the host; for a mirrored one, the value of this process's first component."""
     return np.asarray(tf.convert_to_tensor(variable))
 
 

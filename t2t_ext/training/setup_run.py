@@ -1,4 +1,4 @@
-"""Resolves what the user asked for to a run: configuration, hparams, data, run directory. Imports no TensorFlow."""
+"""Resolves the user's request into a run: configuration, hparams, data, run directory. Imports no TensorFlow."""
 
 import dataclasses
 import json
@@ -33,15 +33,15 @@ _CHIEF_WAIT_SECONDS = 300.0
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedRun:
-    """A run's configuration with everything that was not given filled in.
+    """A run's configuration with all missing values filled in.
 
     Attributes:
       asked: What the user asked for.
-      config: What is, or will be, stored.
+      config: The configuration that is, or will be, stored.
       hparams: The hyper-parameters.
-      settings: The settings that may change.
+      settings: The settings that may change when the run is resumed.
       decode_hparams: How the development set is translated.
-      stored: The run directory if the run exists already.
+      stored: The run directory if the run already exists, otherwise None.
       output_dir: The run's path.
     """
 
@@ -55,10 +55,10 @@ class ResolvedRun:
 
 
 def resolve(config: TrainConfig) -> ResolvedRun:
-    """Fills in what is not given, from the stored run or the defaults. Reads no data and writes nothing.
+    """Fills in what was not given, from the stored run or the defaults. Reads no data and writes nothing.
 
     Raises:
-      UserError: A name is unknown, something needed is missing, or the stored run was made with other values.
+      UserError: A name is unknown, a required value is missing, or the stored run was made with other values.
     """
     if not config.output_dir:
         raise UserError("No run directory was given. Name one: --output_dir=RUN (it is made where it is missing).")
@@ -74,19 +74,19 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     old = stored.config if stored else None
     usr_dir = old.t2t_usr_dir if old else ""
     if config.t2t_usr_dir:
-        usr_dir = user_directory.absolute(config.t2t_usr_dir)  # modules are imported under the names without links
+        usr_dir = user_directory.absolute(config.t2t_usr_dir)  # modules are imported from the path without links
         registry.load_user_directory(usr_dir)
     elif stored:
         stored.load_user_code()
     hparams, origins, set_name = _hparams(config, stored)
     settings = _settings(config, old, hparams)
-    # It is too late to refuse what nothing reads only where it is what the run has done so far.
+    # Decode hparams that nothing reads are refused, unless the run has been using them all along.
     as_before = old is not None and settings.decode_hparams == old.training.get("decode_hparams")
     decode_hparams = check_settings(settings, hparams, config.given_settings(), stored=as_before)
     problem = config.problem or (old.problem if old else "")
     options = dict(config.problem_options or {})
     if old:
-        # What is given again must be what is stored; of another problem, the name is what will be refused.
+        # Options given again must equal the stored ones. If the problem is another one, its name will be refused.
         options = {**old.problem_options, **(options if problem == old.problem else {})}
     data_dir = os.path.abspath(config.data_dir or (old.data_dir if old else ""))
     if not old:
@@ -113,7 +113,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         train_command=list(config.train_command),
     )
     if new.model not in registry.model_names():
-        registry.model(new.model)  # raises; a model that exists is imported, and TensorFlow with it, only when needed
+        registry.model(new.model)  # raises; an existing model is imported, and TensorFlow with it, only when needed
     if not old:
         _check_model(new.model, hparams, set_name)
     if old and stored:
@@ -126,13 +126,13 @@ def resolve(config: TrainConfig) -> ResolvedRun:
 def check_settings(
     settings: TrainingSettings, hparams: HParams, given: Mapping[str, Any], *, stored: bool = False
 ) -> DecodeHParams:
-    """Checks the settings of a training that depend on each other and on the hparams.
+    """Checks the training settings that depend on each other and on the hparams.
 
     Args:
-      settings: Of the training.
-      hparams: Of the training.
-      given: Those of the settings that the user gave.
-      stored: Whether the run has stored the decode hparams, as of ``resolve_decode_hparams``.
+      settings: The training settings.
+      hparams: The hparams of the training.
+      given: The settings that the user gave.
+      stored: Whether the run has stored the decode hparams; see ``resolve_decode_hparams``.
 
     Returns:
       How the development set is translated.
@@ -159,7 +159,7 @@ def check_settings(
 
 
 def _check_model(model: str, hparams: HParams, set_name: str) -> None:
-    """Checks that a new run's model takes its hparams, and warns of a set that is made for other models."""
+    """Checks that a new run's model accepts its hparams, and warns if the set is meant for other models."""
     families.check_hparams(model, hparams, set_name)
     if told := families.made_for_others(model, hparams, set_name):
         log.warning(told)
@@ -171,17 +171,17 @@ def make_problem(run: ResolvedRun) -> Any:
 
 
 def first_weights(run: ResolvedRun) -> str | None:
-    """Returns the run or checkpoint to take the first weights from; None once the run has a checkpoint of its own."""
+    """Returns the run or checkpoint to take the first weights from; None if the run has a checkpoint of its own."""
     if run.stored and checkpoints.list_checkpoints(run.stored.path):
         return None
     return run.config.warm_start_from or None
 
 
 def check_first_weights(run: ResolvedRun) -> None:
-    """Checks, without reading arrays, that the checkpoint of the first weights is there and can be used as asked.
+    """Checks, without reading arrays, that the checkpoint of the first weights exists and can be used as requested.
 
     Raises:
-      UserError: It is not, or cannot be continued.
+      UserError: The checkpoint does not exist, or training cannot continue from it.
     """
     origin = first_weights(run)
     if origin:
@@ -191,10 +191,10 @@ def check_first_weights(run: ResolvedRun) -> None:
 
 
 def check_stored(run: ResolvedRun, generated: GeneratedData) -> None:
-    """Checks that a stored run was made from these data.
+    """Checks that a stored run was made from the given data.
 
     Raises:
-      UserError: It was made from others.
+      UserError: The run was made from other data.
     """
     if run.stored is not None:
         given = run.config.replace(data_digest=generated.digest())
@@ -203,14 +203,14 @@ def check_stored(run: ResolvedRun, generated: GeneratedData) -> None:
 
 
 def what_workers_share(run: ResolvedRun, generated: GeneratedData) -> str:
-    """Returns everything that must be equal for all workers of a run, in one text."""
+    """Returns, as one text, everything that must be equal on all workers of a run."""
     config = run.config
     shared = ("problem", "problem_options", "model", "hparams_class", "hparams", "random_seed", "training")
     return json.dumps([generated.digest(), *(getattr(config, name) for name in shared)], sort_keys=True, default=str)
 
 
 def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = True) -> RunDirectory:
-    """Makes the run directory on the chief, or opens the one that is there; other workers wait for the chief's.
+    """Creates the run directory on the chief, or opens the existing one; other workers wait for the chief's.
 
     Raises:
       UserError: The stored run was made from other data.
@@ -221,7 +221,7 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
         if is_chief:
             stored = run.stored
             curves = [stored.path / name for name in ("train", "eval", "tensorboard")]
-            files.remove_leftovers(stored.path)  # users may have their decoders write here
+            files.remove_leftovers(stored.path)  # users' decoders may write here
             for folder in (stored.checkpoints_dir, stored.best_dir, *curves):
                 files.remove_leftovers(folder, sole_writer=True)
             before = run.stored.config
@@ -242,14 +242,14 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
 
 
 def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams, dict[str, str], str]:
-    """Returns the hparams, where each comes from, and the name of their set."""
+    """Returns the hparams, the origin of each, and the name of their set."""
     if stored is None or (config.hparams_set and config.hparams_set != stored.config.hparams_set):
         resolved = registry.resolve_hparams(config.hparams_set, config.hparams)
         return resolved, resolved.origins(), config.hparams_set
     # Overrides that are not repeated keep their stored values.
     hparams = stored.hparams().override(config.hparams, flag="--hparams")
     if hparams.batch_size == AUTO_BATCH_SIZE:
-        # What was probed when the run began stays: a resumed run must see the batches that it would have seen.
+        # The size that was probed when the run began stays: a resumed run must see the same batches.
         origin, number = stored.config.origins.get("batch_size", ""), stored.hparams().batch_size
         if not origin.startswith("auto"):
             raise UserError(
@@ -260,28 +260,28 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
         hparams = hparams.replace(batch_size=number)
     given = [name for name, origin in hparams.origins().items() if origin == FLAG]
     values, before = hparams.to_dict(), stored.hparams().to_dict()
-    # What is given again and stays as it is keeps its origin: that of a probed batch_size says that it was probed.
+    # A value that is given again unchanged keeps its origin, so that a probed batch_size is still known as probed.
     origins = {**stored.config.origins, **{name: FLAG for name in given if values[name] != before[name]}}
     _warn_of_an_edited_set(config, stored.config, given)
     return hparams, origins, stored.config.hparams_set
 
 
 def _warn_of_an_edited_set(config: TrainConfig, stored: RunConfig, given: Collection[str]) -> None:
-    """Says where the user's own set of a run was edited since: the run keeps its values.
+    """Warns if the user's own hparams set was edited after the run was made; the run keeps its values.
 
     Args:
       config: What the user asked for.
-      stored: Of the run.
+      stored: The run's stored configuration.
       given: The hparams that ``--hparams`` names.
     """
     name = stored.hparams_set
-    if not config.t2t_usr_dir:  # without it the set is that of the run's own copy
+    if not config.t2t_usr_dir:  # without it, the set comes from the run's own copy
         return
     if name not in registry.user_names(user_directory.absolute(config.t2t_usr_dir)).get("hparams set", ()):
         return
     try:
         now = registry.resolve_hparams(name)
-    except UserError:  # of no use, and not used
+    except UserError:  # the edited set is invalid, but the run does not use it
         return
     others = [
         f"{each} is {value!r} now, the run has {before!r}"
@@ -296,7 +296,7 @@ def _warn_of_an_edited_set(config: TrainConfig, stored: RunConfig, given: Collec
 
 
 def _check_source(hparams: HParams, problem: Any) -> None:
-    """Checks that what hparams say of a source of feature vectors is for one.
+    """Checks that an hparam for sources of feature vectors is not given for a source of text.
 
     Raises:
       UserError: The source is text.
@@ -309,7 +309,7 @@ def _check_source(hparams: HParams, problem: Any) -> None:
 
 
 def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:
-    """Returns the absolute path that is stored as ``warm_start_from``, or ""; a run that has begun keeps its own."""
+    """Returns the absolute path to store as ``warm_start_from``, or ""; a run that has begun keeps its own."""
     before = stored.config.warm_start_from if stored else ""
     if not config.warm_start_from:
         return before
@@ -364,8 +364,8 @@ def _problem(name: str, options: Any) -> Any:
 def _paths_that_may_change(problem: Any, stored: RunConfig) -> Iterable[str]:
     """Returns the settings of a run, as ``differences`` names them, that say where the problem's raw files are.
 
-    What the files hold counts, which the digest of the data tells; but which file of an archive is read is compared,
-    since the archive is the same.
+    Only the contents of the files count, and the digest of the data covers these. Which member of an archive is read
+    is still compared, since the archive may be the same.
     """
     before, now = stored.problem_options, problem.options
     return {
@@ -374,7 +374,7 @@ def _paths_that_may_change(problem: Any, stored: RunConfig) -> Iterable[str]:
 
 
 def _say_where_text_is(now: RunConfig, before: RunConfig) -> None:
-    """Says that a run has other paths of raw text than before, which change nothing."""
+    """Reports that a run now stores other paths of raw text, which does not change its data."""
     for name, path in now.problem_options.items():
         stored = before.problem_options.get(name)
         if path != stored:
@@ -385,10 +385,10 @@ def _say_where_text_is(now: RunConfig, before: RunConfig) -> None:
 
 
 def options_of_data(name: str, options: Any, data_dir: str | os.PathLike) -> dict[str, Any]:
-    """Returns the options, but for paths, that data which are there were made with, such as tags and layouts.
+    """Returns the options, except paths, that existing data were made with, such as tags and layouts.
 
     Raises:
-      UserError: Other ones are given.
+      UserError: The data were made with other options than the given ones.
     """
     problem = _problem(name, options)
     for path in (manifest_path(data_dir, problem.data_name), manifest_path(data_dir, problem.base_name)):

@@ -1,8 +1,9 @@
 """The training step, a pure function of (weights, state, batch, random seed).
 
-On every replica, in this order: count the labels of all replicas (the target tokens, of both targets where an example
-has two); gradients of the summed loss divided by that count, slice by slice; sum over replicas; finite check; clip by
-the global norm; apply. So N replicas and any number of slices compute what one replica computes on the whole batch.
+Every replica, in this order, counts the labels of all replicas (the target tokens, of both targets if an example has
+two); computes the gradients of the summed loss divided by that count, slice by slice; sums them over replicas; checks
+that they are finite; clips them by the global norm; and applies them. N replicas and any number of slices therefore
+compute what one replica computes on the whole batch.
 """
 
 import functools
@@ -31,7 +32,7 @@ class TrainStep:
     """One update of the weights from one global batch.
 
     Attributes:
-      traces: How many graphs were made so far: one a run with dynamic shapes, else one for each shape.
+      traces: Number of graphs made so far: one per run with dynamic shapes, otherwise one for each shape.
     """
 
     def __init__(
@@ -49,18 +50,18 @@ class TrainStep:
         """Prepares the step; graphs are made at the first call.
 
         Args:
-          model: With ``training_features``, ``training_labels``, ``softmax_weights`` and ``named_variables``.
-          optimizer: Over the model's variables.
-          schedule: The learning rate.
+          model: Has ``training_features``, ``training_labels``, ``softmax_weights`` and ``named_variables``.
+          optimizer: Updates the model's variables.
+          schedule: The learning-rate schedule.
           state: The training state.
           hparams: Reads label_smoothing, clip_grad_norm, batch_shapes, gradient_accumulation_steps and parallel_slices.
-          strategy: That model, optimizer and state were made under.
+          strategy: The strategy under which model, optimizer and state were made.
           random_seed: Dropout masks are a function of it, the step, the replica and the slice.
-          jit_compile: Whether XLA compiles the update (of several replicas: their gradients); needs few shapes.
+          jit_compile: Whether XLA compiles the update (with several replicas, only their gradients); needs few shapes.
         """
         self._model = model
         self._variables = model.named_variables()
-        # Of a pretrained encoder: frozen variables have no gradients, and others may learn with rates of their own.
+        # For a pretrained encoder: frozen variables have no gradients, and others may learn with rates of their own.
         self._rates = model.rates()
         self._optimizer = optimizer
         self._schedule = schedule
@@ -77,14 +78,15 @@ class TrainStep:
         self._local_gradients: Callable = (
             tf.function(self._accumulated, autograph=False, jit_compile=True) if compiles else self._accumulated
         )
-        # Slices are traced once, not each anew, and run as calls: half the start-up time. Replicas' variables differ.
+        # One trace serves all slices, which run as calls: this halves the start-up time. Not with several replicas,
+        # whose variables differ.
         self._one_slice: Callable = (
             tf.function(self._slice_gradients, autograph=False, experimental_attributes={"_noinline": True})
             if strategy.num_replicas_in_sync == 1 and not jit_compile
             else self._slice_gradients
         )
-        # In dynamic mode the iterator is the argument: its element spec [None, None] gives one trace a run, also
-        # for per-replica values, which input_signature does not know. Static batches trace once for each bucket.
+        # In dynamic mode the iterator is the argument: its element spec [None, None] gives one trace per run, even
+        # for per-replica values, which input_signature does not support. Static batches trace once for each bucket.
         self._from_iterator = tf.function(lambda iterator: self._run(next(iterator)), autograph=False)
         whole = compiles and strategy.num_replicas_in_sync == 1
         self._from_batch = tf.function(self._run, autograph=False, jit_compile=True if whole else None)
@@ -93,13 +95,13 @@ class TrainStep:
         """Takes the next batch from an iterator and updates the weights.
 
         Args:
-          iterator: Of {"inputs": int32 [rows, S] (or feature vectors float32 [rows, S, F]), "targets": int32 [rows, T]
-            or [rows, 2, T]} or of per-replica values of it; rows are a multiple of gradient_accumulation_steps *
-            parallel_slices. ``labels``, of the targets' shape, may say where loss is taken (it is PAD elsewhere); by
-            default everywhere.
+          iterator: Yields {"inputs": int32 [rows, S] (or feature vectors float32 [rows, S, F]), "targets": int32
+            [rows, T] or [rows, 2, T]} or per-replica values of it. The number of rows is a multiple of
+            gradient_accumulation_steps * parallel_slices. Optional ``labels``, of the targets' shape, say where loss is
+            taken (they are PAD elsewhere); by default it is taken everywhere.
 
         Returns:
-          ``loss`` (label-smoothed, nats a label) and ``gradient_norm`` of the global batch (float32 []).
+          ``loss`` (label-smoothed, nats per label) and ``gradient_norm`` of the global batch (float32 []).
           Reading them waits for the device.
         """
         with few_graph_optimizers(), collection_paused(when=not self.traces):
@@ -109,19 +111,19 @@ class TrainStep:
             return self._from_iterator(iterator)
 
     def run(self, batch: Any) -> dict[str, tf.Tensor]:
-        """Updates the weights from one given batch (or per-replica values of it), as ``__call__``."""
+        """Updates the weights from one given batch (or per-replica values of it), like ``__call__``."""
         with few_graph_optimizers():
             return self._from_batch(batch)
 
     def gradients(self, batch: Any) -> dict[str, Any]:
-        """Computes the gradients of a batch as the step would whose turn it is, and changes nothing.
+        """Computes the gradients that the next step would compute for a batch, and changes nothing.
 
         Args:
-          batch: As ``run``.
+          batch: As in ``run``.
 
         Returns:
           ``gradients`` (name -> gradient of the mean loss over all replicas, before clipping) and ``loss``
-          (label-smoothed, nats a label).
+          (label-smoothed, nats per label).
         """
 
         def on_replica(batch: Batch) -> dict[str, Any]:
@@ -144,7 +146,7 @@ class TrainStep:
         gradients, sums, counts = self._global_gradients(batch)
         frozen = {name: gradients[name] for name, rate in self._rates.items() if not rate}
         gradients = self._optimizer.regularised(gradients) | frozen
-        # As tf.linalg.global_norm, with the squares of every variable summed once for all gradients and for the groups.
+        # Like tf.linalg.global_norm, but each variable's squares are summed only once, for the total and its group.
         halves = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients.values()])
         groups = [tf.reduce_sum(tf.gather(halves, places)) for places in state.gradient_groups.values()]
         norm, norms = tf.sqrt(tf.reduce_sum(halves) * 2.0), tf.sqrt(tf.stack(groups) * 2.0)
@@ -169,7 +171,7 @@ class TrainStep:
                 state.averaging.update(update)
             return tf.constant(True)
 
-        # The branch holds no merge call: every replica sees the same sums, so all take the same branch.
+        # The branch contains no merge call. Every replica sees the same sums, so all take the same branch.
         tf.cond(finite, apply, lambda: tf.constant(False))
         values = tf.math.multiply_no_nan(tf.concat([sums, counts, [norm]], 0), applied)
         names = (*_SUMS, *_COUNTS, "gradient_norm")
@@ -181,7 +183,7 @@ class TrainStep:
         return {"loss": sums[0] / tf.maximum(counts[_LABELS], 1.0), "gradient_norm": norm}
 
     def _global_gradients(self, batch: Batch) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Returns gradients of the mean objective over all replicas, the sums ``_SUMS`` and the counts of them all."""
+        """Returns the gradients of the mean objective, the sums ``_SUMS`` and the counts, all over all replicas."""
         parts = [
             {**part, "labels": self._model.training_labels(part.get("labels", part["targets"]))}
             for part in (batch if isinstance(batch, tuple) else (batch,))
@@ -197,7 +199,7 @@ class TrainStep:
         return dict(zip(self._variables, gradients, strict=True)), sums, counts
 
     def _accumulated(self, parts: list[Batch], scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Sums gradients and loss sums over the slices of this replica's parts, which have ``labels`` as well."""
+        """Sums gradients and loss sums over the slices of this replica's parts, which also contain ``labels``."""
         step = handles.read(self._state.step)
         sequential = self._hparams.gradient_accumulation_steps
         parallel = self._hparams.parallel_slices
@@ -216,7 +218,7 @@ class TrainStep:
                 for j in range(parallel)
             ]
             rows = zip(*([*grads, sums] for grads, sums in slices), strict=True)
-            return [functools.reduce(tf.add, values) for values in rows]  # in order, which add_n would not promise
+            return [functools.reduce(tf.add, values) for values in rows]  # in order, which add_n does not guarantee
 
         if sequential == 1:
             *gradients, sums = side_by_side(0)
@@ -237,7 +239,7 @@ class TrainStep:
         totals: list[tf.Tensor] = []
         for begin in range(0, len(parts), parallel):
             rows = [totals] if totals else []
-            # The next parts wait for the sums, so that only as many are in memory as are computed at a time.
+            # The next parts wait for the sums, so that no more of them are in memory than are computed at a time.
             with tf.control_dependencies(totals):
                 for number in range(begin, min(begin + parallel, len(parts))):
                     gradients, sums = self._one_slice(parts[number], self._seed(step, number), scale)
@@ -262,7 +264,7 @@ class TrainStep:
         """Returns int32 [2], a hash of (random seed, step, replica, slice)."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         seed = tf.constant([self._random_seed & 0x7FFFFFFF, self._random_seed >> 31 & 0x7FFFFFFF], tf.int32)
-        # The algorithm is named since XLA would choose another one, and so other masks.
+        # The algorithm is named, since XLA would choose another one, which gives other masks.
         for part in (step, replica, slice_index):
             seed = tf.random.experimental.stateless_fold_in(seed, tf.cast(part, tf.int32), alg="philox")
         return tf.random.stateless_uniform([2], seed, minval=None, maxval=None, dtype=tf.int32, alg="philox")
@@ -286,27 +288,28 @@ def loss_gradients(
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Computes the gradients of ``scale`` times the summed objective of a batch, within a ``tf.function``.
 
-    The objective is the loss and, in training with SimCut or R-Drop, their regularizer.
+    The objective is the loss plus, in training with SimCut or R-Drop, their regularizer.
 
     Args:
-      model: As of ``TrainStep``.
-      variables: Of the model.
-      batch: With ``inputs``, ``targets`` and ``labels``.
+      model: As in ``TrainStep``.
+      variables: The variables of the model to differentiate with respect to.
+      batch: Has ``inputs``, ``targets`` and ``labels``.
       scale: float32 [].
       hparams: Reads label_smoothing and, in training, simcut_alpha, simcut_probability and r_drop_alpha.
       training: Whether dropout is applied.
-      compact: As of ``softmax_cross_entropy``.
+      compact: As in ``softmax_cross_entropy``.
 
     Returns:
       The gradients, dense and float32, and the sums ``_SUMS``, float32 [4], not scaled.
 
     Raises:
-      RuntimeError: It is called outside of a graph.
+      RuntimeError: The function is called outside of a graph.
     """
     consistency = losses.Consistency.of(hparams) if training else None
     inputs, targets = batch["inputs"], batch["targets"]
     if consistency is not None:
-        # One pass over twice as many rows: its dropout masks differ, and matrix products are as good as in two passes.
+        # One pass over twice as many rows: its halves get different dropout masks, and matrix products are no less
+        # efficient than in two passes.
         inputs, targets = tf.concat([inputs, inputs], 0), tf.concat([targets, targets], 0)
     with dropout.token_cut(hparams.simcut_probability if training and hparams.simcut_alpha else 0.0):
         features = model.training_features(inputs, targets, training=training)
@@ -325,24 +328,24 @@ def loss_gradients(
         sums.objective * scale,
         variables,
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        # In pairs: an AddN of more terms, as a tape makes it, begins with one whose memory nobody else holds at that
-        # moment, so its order hangs on the threads' timing, and with it the last bit of the weights.
+        # Adds in pairs. An AddN of more terms, as a tape makes it, begins with a term whose memory nothing else holds
+        # at that moment, so its order, and with it the last bit of the weights, would depend on the threads' timing.
         aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
     )
-    # Identity puts each on the replica's device, where gradients that stem from operations without one are not.
+    # Identity puts each gradient on the replica's device; operations without a device may compute it elsewhere.
     dense = [tf.identity(tf.cast(tf.convert_to_tensor(gradient), tf.float32)) for gradient in gradients]
     return dense, tf.stack([sums.loss, sums.nll, sums.correct, sums.regularizer])
 
 
 def _sliced(ids: tf.Tensor, sequential: int, parallel: int) -> tf.Tensor:
-    """Returns the slices of int32 [rows, ...] as int32 [sequential, parallel, rows of one, ...]."""
+    """Returns the slices of int32 [rows, ...] as int32 [sequential, parallel, rows per slice, ...]."""
     rows = tf.shape(ids)[0] if ids.shape[0] is None else ids.shape[0]
     others = [tf.shape(ids)[axis] for axis in range(1, ids.shape.rank)]
     return tf.reshape(ids, [sequential, parallel, rows // (sequential * parallel), *others])
 
 
 def _count(inputs: tf.Tensor, targets: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Returns the sums ``_COUNTS`` of a batch, float32 [5]; rows of filling count as positions only."""
+    """Returns the sums ``_COUNTS`` of a batch, float32 [5]; filler rows count only as positions."""
 
     def real(ids: tf.Tensor) -> tf.Tensor:
         return tf.cast(tf.not_equal(ids, PAD_ID), tf.float32)
