@@ -1,4 +1,4 @@
-"""Averages of the weights that training keeps beside them: what users get of such a run."""
+"""Averages of the weights that training keeps beside them, and that users of such a run get instead of the weights."""
 
 import abc
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ class Averages(abc.ABC):
 
     Attributes:
       variables: Name -> the average, float32.
-      slots: Name -> what else the average is computed from; for the checkpoint's training group.
+      slots: Name -> other variables that the average is computed from; saved in the checkpoint's training group.
     """
 
     def __init__(self, hparams: HParams, weights: Mapping[str, tf.Variable]) -> None:
-        """Creates the variables, which begin as the weights. Call it in the strategy's scope.
+        """Creates the variables, which start as copies of the weights. Call it in the strategy's scope.
 
         Args:
           hparams: Reads ema_decay, average_last and average_every.
@@ -31,19 +31,19 @@ class Averages(abc.ABC):
 
     @abc.abstractmethod
     def update(self, update: tf.Tensor) -> None:
-        """Takes the weights after an update into the average, on the current replica.
+        """Includes the weights after an update in the average, on the current replica.
 
         Args:
-          update: int64 []; number of the update, from 1 on. Skipped steps are not counted.
+          update: int64 []; number of the update, counted from 1. Skipped steps are not counted.
         """
 
 
 class MovingAverage(Averages):
-    """An exponential moving average, whose memory is shorter in the first updates."""
+    """An exponential moving average, with a shorter memory during the first updates."""
 
     def update(self, update: tf.Tensor) -> None:
         """See the base class."""
-        # Otherwise the random initial weights would stay in the average for long.
+        # Otherwise the random initial weights would stay in the average for a long time.
         count = tf.cast(update, tf.float32)
         decay = tf.minimum(self._hparams.ema_decay, (1.0 + count) / (10.0 + count))
         for name, average in self.variables.items():
@@ -52,9 +52,9 @@ class MovingAverage(Averages):
 
 
 class LastSnapshots(Averages):
-    """The mean of the last snapshots of the weights, taken every so many updates (LAWA; Kaddour 2022).
+    """The mean of the last snapshots of the weights, taken every ``average_every`` updates (LAWA; Kaddour 2022).
 
-    Until the first snapshot it is the weights themselves.
+    Until the first snapshot it equals the weights themselves.
     """
 
     def __init__(self, hparams: HParams, weights: Mapping[str, tf.Variable]) -> None:
@@ -80,7 +80,7 @@ class LastSnapshots(Averages):
                     indices=(taken % count)[None],
                     updates=handles.read(self._weights[name])[None],
                 )
-                # Rows that were not taken yet are zeros.
+                # Rows without a snapshot are still zeros.
                 handles.assign(average, tf.reduce_sum(handles.read(snapshots), 0) * share)
             return tf.constant(True)
 

@@ -1,12 +1,13 @@
-"""The dev set during training: loss, perplexity and accuracy over all of it, and the BLEU of its translations.
+"""Evaluates the dev set during training: loss, perplexity and accuracy over all of it, and BLEU of its translations.
 
-A second model holds the weights that users would get (in the inference precision; the moving averages where the
-run keeps them), so evaluation never touches what training continues from, and BLEU comes from the same
-``Translator`` as the decoder's.
+A second model holds the weights that users would get (in the inference precision; the averages if the run keeps
+them). Evaluation therefore never touches what training continues from, and BLEU comes from the same ``Translator``
+that the decoder uses.
 
-The loss of a model that learns from two targets of a sentence is that of the same variants as training's, made of the
-dev set's pseudo references (``t2t_ext.data.datasets.target_variants``), and beside it there is that on references
-alone; that of any other model is on references alone, whatever else it is trained on, so that it can be compared.
+If a model learns from two targets per sentence, its dev loss is taken on the same variants as in training, made from
+the dev set's pseudo references (``t2t_ext.data.datasets.target_variants``); the loss on references only is reported as
+well. The dev loss of any other model is taken on references only, whatever else it is trained on, so that models can
+be compared.
 """
 
 import math
@@ -38,23 +39,23 @@ class Evaluator:
     """Evaluates weights on the dev set."""
 
     def __init__(self, run: setup_run.ResolvedRun, generated: GeneratedData, encoders: tuple[Any, Any]) -> None:
-        """Builds the evaluation model; translations are scored by the problem's protocol, and always by a BLEU.
+        """Builds the evaluation model; translations are scored by the problem's protocol, and always by BLEU.
 
         Raises:
-          UserError: There is nothing to evaluate, or the model cannot search as the decode hparams say.
+          UserError: There is nothing to evaluate, or the model does not support the search of the decode hparams.
         """
         hparams, settings, decode_hparams = run.hparams, run.settings, run.decode_hparams
         store, language = ExampleStore.load(generated, "dev"), generated.target_language
         scoring = getattr(setup_run.make_problem(run), "scoring", protocols.DEFAULT)
         model_class = registry.model(run.config.model)
-        # Low-precision weights are enough for what is not trained further, and faster to read.
+        # Low-precision weights are enough for a model that is not trained further, and faster to read.
         precision = (decode_hparams.precision or hparams.precision).removeprefix("mixed_")
         self._model = build_model(
             model_class, hparams, *encoders, source_feature_size=store.source_feature_size, dtype=precision
         )
         self._hparams = hparams
         self._encoders = encoders
-        # Made once: its graph is traced when it is made, and its plan is the same at every evaluation.
+        # Made once, since the graph and the batches are the same at every evaluation.
         self._examples = (
             target_variants.gold_examples(store)
             if self._model.target_sides == 1
@@ -73,14 +74,14 @@ class Evaluator:
         self._translator: Translator | None = None
         if limit >= 0:
             self._translator = Translator(self._model, *encoders, decode_hparams)
-            # What is called BLEU must be some BLEU, whatever else translations are scored by.
+            # The score called BLEU must be a kind of BLEU, whatever else translations are scored by.
             bleu, *others = dev_metrics.scored_by(settings, scoring)
             self._scorer = Scorer([bleu], self._references, encoders[1], language=language)
             self._other_scorer = Scorer(others, self._references, encoders[1], language=language)
         self._leaky = self._model.target_sides == 2 and hparams.pseudo == "none"
 
     def describe(self) -> str:
-        """Returns in words what the dev loss is taken on, empty where that is the dev set's references."""
+        """Returns a description of what the dev loss is taken on; empty if that is the dev set's references."""
         if not self._examples.identity:
             return ""
         left_out = ", ".join(f"{count:,} {why}" for why, count in self._examples.dropped.items()) or "none"
@@ -89,12 +90,13 @@ class Evaluator:
     def evaluate(
         self, weights: Mapping[str, tf.Variable], note: Callable[[str], None] = lambda text: None
     ) -> tuple[Record, list[str]]:
-        """Evaluates weights, by name; ``note`` gets progress messages.
+        """Evaluates weights, given by name; ``note`` receives progress messages.
 
         Returns:
-          The metrics (loss and nll in nats a label, perplexity, accuracy; reference_loss, the loss on references alone;
-          number of sentences translated, search (how), bleu and bleu_signature; other scores by their labels; leaky
-          where only scores of translations mean something), and the translations (empty without scores).
+          The metrics and the translations (empty without scores). The metrics are loss and nll in nats per label,
+          perplexity and accuracy; reference_loss, the loss on references only; the number of sentences translated,
+          search (how they were searched for), bleu and bleu_signature; other scores by their labels; and leaky if only
+          the scores of translations mean something.
         """
         for name, variable in self._model.named_variables().items():
             variable.assign(tf.cast(weights[name], variable.dtype))
@@ -143,12 +145,12 @@ class Evaluator:
         pieces = [self._encoders[1].pieces(side) for side in sides]
         words = attention.sentence_of(self._model, labels, pieces)
         maps = attention.read_maps(weights, words)
-        # Of the second side only the last layer's: drawing is slow, and its weights are shared.
+        # For the second side only the last layer is drawn: drawing is slow, and the sides share their weights.
         last = max((each.layer for each in maps if each.side == "r2l"), default=0)
         board.attention(step, [each for each in maps if each.side != "r2l" or each.layer == last])
 
     def _pictured_sentence(self) -> tuple[np.ndarray, list[str], list[int]] | None:
-        """Returns source (ids or feature vectors), labels of its positions and target ids of a sentence to picture."""
+        """Returns source (ids or feature vectors), labels of its positions and target ids of a sentence to draw."""
 
         def ids_of(encoder: Any, text: str) -> list[int]:
             return encoder.encode_batch(encoder.prepare([text]), add_eos=True)[0]
@@ -168,19 +170,19 @@ class Evaluator:
 
 
 class _Losses:
-    """Losses of a model on examples, all of them."""
+    """Computes the losses of a model over all of the given examples."""
 
     def __init__(self, model: Any, store: ExampleStore, hparams: Any, examples: target_variants.Examples) -> None:
-        """Plans the batches, and traces the graph at the first use."""
+        """Plans the batches; the graph is traced at the first use."""
         self._model, self._hparams = model, hparams
-        # The weights of sides are for losses of both; of references alone, one side may have all labels.
+        # The sides' weights apply to losses on both sides; with references only, one side may have all labels.
         self._weighted = not examples.gold_only
         self._batches = eval_batches(store, hparams, hparams.batch_size, examples)
         elements = {name: spec for name, spec in self._batches.element_spec.items() if name != "index"}
         self._sums = tf.function(self._batch_sums, input_signature=[elements], autograph=False)
 
     def record(self, name: str) -> Record:
-        """Returns the mean loss by a name; of ``loss``, what belongs to it, too."""
+        """Returns the mean loss under a name; for ``loss`` also nll, perplexity and accuracy."""
         totals = [0.0] * 4
         for batch in self._batches:
             sums = self._sums({name: ids for name, ids in batch.items() if name != "index"})

@@ -1,7 +1,7 @@
 """The output head: logits, label-smoothed cross-entropy and its gradients in one fused pass.
 
-Logits of a batch are the largest tensor of a training step ([tokens, vocabulary] in float32), and a
-chain of whole-tensor operations on them is bound by memory. Here the rows are split into chunks whose logits
+The logits of a batch are the largest tensor of a training step ([tokens, vocabulary] in float32), and a
+chain of whole-tensor operations on them is memory-bound. Here the rows are split into chunks whose logits
 stay in the cache, and both gradient products are computed while they are there. With softmax
 ``p = e / z`` (``e = exp(logits - max)``, ``z`` its sum) the gradients need no normalized copy of e::
 
@@ -9,12 +9,12 @@ stay in the cache, and both gradient products are computed while they are there.
     d loss / d features = (f @ kernel) / z - low sum_v kernel[v]
     d loss / d kernel   = f^T @ (features / z) - low 1 sum_n features[n]
 
-The target's own part is subtracted in float32 before the products, which may run in 16 bits: for a token that is
-well predicted the two nearly cancel. The rank-one parts are added once for all rows. What is not needed is left out
-of the graph: every pass over the logits takes as long as a tenth of their product in 16 bits.
+The target's own part is subtracted in float32 before the products, which may run in 16 bits, since for a
+well-predicted token the two nearly cancel. The rank-one parts are added once for all rows. The graph contains nothing
+that is not needed: each pass over the logits takes a tenth of the time of their product in 16 bits.
 
-Where the model saw every sentence twice (``Consistency``), the logits of both passes for the same tokens are in one
-chunk, so that the divergence between their distributions p and q costs no further product::
+If the model sees every sentence twice (``Consistency``), one chunk holds the logits of both passes for the same
+tokens, so that the divergence between their distributions p and q needs no further product::
 
     d KL(p || q) / d logits of p = p (log p - log q - KL(p || q))
     d KL(p || q) / d logits of q = q - p
@@ -31,7 +31,7 @@ from t2t_ext.layers.label_smoothing import smoothing_terms
 
 CHUNK_ROWS = 256
 _ROW_MULTIPLE = 16
-# Gradients of two passes are multiplied by it before they are cast: probabilities of 1e-7 remain in float16.
+# Gradients of two passes are multiplied by it before they are cast, so that float16 can hold probabilities of 1e-7.
 _PAIR_SCALE = 256.0
 _MOST_IN_HALF = 65_000  # float16 has numbers up to 65,504
 
@@ -45,7 +45,7 @@ class LossSums(NamedTuple):
       correct: Tokens that have the largest logit.
       tokens: Tokens that are not padding.
       regularizer: What ``consistency`` adds to the loss, in nats; 0 without it.
-      objective: ``loss + regularizer``. The only differentiable one.
+      objective: ``loss + regularizer``. The only differentiable sum.
     """
 
     loss: tf.Tensor
@@ -57,11 +57,11 @@ class LossSums(NamedTuple):
 
 
 class Consistency(NamedTuple):
-    """What is minimized where the model sees every sentence twice, with different dropout or input.
+    """The objective if the model sees every sentence twice, with different dropout or input.
 
     Attributes:
-      shares: The parts of the first and the second pass in loss, nll and correct; their sum is 1.
-      divergences: The factors of KL(first || second) and KL(second || first), which are added.
+      shares: The weights of the first and the second pass in loss, nll and correct; they sum to 1.
+      divergences: The factors of KL(first || second) and KL(second || first), which are added to the loss.
     """
 
     shares: tuple[float, float]
@@ -69,14 +69,14 @@ class Consistency(NamedTuple):
 
     @classmethod
     def of(cls, hparams: Any) -> "Consistency | None":
-        """Returns what the hparams ask for.
+        """Returns the objective that the hparams ask for, or None if they ask for neither SimCut nor R-Drop.
 
-        SimCut (Gao et al. 2022, https://arxiv.org/abs/2206.02368): the cross-entropy of the sentence as it is, plus
-        alpha KL(as it is || with words cut out); the gradient flows through both, as in the authors' program.
+        SimCut (Gao et al. 2022, https://arxiv.org/abs/2206.02368): the cross-entropy of the unchanged sentence, plus
+        alpha KL(unchanged || with words cut out); the gradient flows through both, as in the authors' program.
 
         R-Drop (Liang et al. 2021, https://arxiv.org/abs/2106.14448) adds up the cross-entropies of two dropout masks
-        and alpha / 2 (KL(first || second) + KL(second || first)). Here it is half of that, so that the loss stays
-        comparable; alpha means the same.
+        and alpha / 2 (KL(first || second) + KL(second || first)). Half of that is used here, so that the loss stays
+        comparable; alpha has the same meaning.
         """
         if hparams.simcut_alpha:
             return cls((1.0, 0.0), (hparams.simcut_alpha, 0.0))
@@ -102,16 +102,16 @@ def softmax_cross_entropy(
     Products run in the dtype of ``features``; logits, log-sum-exp and all sums are float32.
 
     Args:
-      features: float [..., D]; the decoder's output. With ``consistency`` that of the first pass, then that of the
-        second one on the first axis, which is twice as long as the targets'.
+      features: float [..., D]; the decoder's output. With ``consistency``, the outputs of the first and the second pass
+        are concatenated on the first axis, which is then twice as long as the targets'.
       kernel: float32 [V, D]; tensor or variable.
       bias: float32 [V] or None.
       targets: int32 [...]; padding (id 0) has weight 0.
       label_smoothing: As in ``smoothing_terms``.
-      weights: float32 [...], what the loss of each target is multiplied by, and nothing else; None: 1.
-      consistency: How the two passes are weighed; None: there is one.
+      weights: float32 [...]; the loss of each target is multiplied by its weight, but no other sum is. None: 1.
+      consistency: How the two passes are weighted; None: there is only one.
       differentiable: Whether gradients with respect to features, kernel and bias are prepared.
-      compact: Whether rows of padding are taken out first. Needs dynamic shapes, so not for XLA.
+      compact: Whether padding rows are removed first. Needs dynamic shapes, so it does not work with XLA.
 
     Returns:
       The sums. Only ``objective`` has gradients.
@@ -161,7 +161,7 @@ def _head(
     consistency: Consistency | None,
     gradients: bool = False,
 ) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
-    """Returns the sums [objective, nll, correct, regularizer] and, if asked for, the first's gradients (float32)."""
+    """Returns the sums [objective, nll, correct, regularizer] and, on request, the objective's gradients (float32)."""
     confidence, low = smoothing
     real = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
     every_weight = weights = real if weights is None else real * weights
@@ -184,7 +184,7 @@ def _head(
     objective, regularizer = tf.reduce_sum(cross_entropy), tf.constant(0.0)
     if consistency is not None:
         divergence, *parts = parts
-        regularizer = tf.reduce_sum(every_weight * divergence) / 2  # it stands in the rows of both passes
+        regularizer = tf.reduce_sum(every_weight * divergence) / 2  # it occurs in the rows of both passes
         objective += regularizer
     sums = (objective, tf.reduce_sum(nll), tf.reduce_sum(correct), regularizer)
     if not gradients:
@@ -197,13 +197,13 @@ def _head(
 
 
 class _Layout(NamedTuple):
-    """How rows are divided into chunks that hold every pass of their tokens; ints, or tensors where shapes are dynamic.
+    """How rows are divided into chunks that hold every pass of their tokens; ints, or tensors if shapes are dynamic.
 
     Attributes:
-      sides: Passes.
-      count: Rows of a pass.
-      chunks: How many there are.
-      size: Rows of a pass in a chunk.
+      sides: Number of passes.
+      count: Rows per pass.
+      chunks: Number of chunks.
+      size: Rows per pass in a chunk.
     """
 
     sides: int
@@ -213,17 +213,17 @@ class _Layout(NamedTuple):
 
     @classmethod
     def of(cls, rows: tf.Tensor, sides: int) -> "_Layout":
-        """Divides rows float [sides * N, D]."""
+        """Returns the layout of rows float [sides * N, D]."""
         static = rows.shape[0]
         count = (tf.shape(rows)[0] if static is None else static) // sides
         largest = tf.maximum if static is None else max
         chunks = largest(1, (sides * count + CHUNK_ROWS - 1) // CHUNK_ROWS)
-        # Equal chunks, for little filling; few sizes of them, since a CPU's kernels are made for each shape.
+        # Equal chunks need little filling, and few sizes suit CPUs, whose kernels are made for each shape.
         size = (largest(1, (count + chunks - 1) // chunks) + _ROW_MULTIPLE - 1) // _ROW_MULTIPLE * _ROW_MULTIPLE
         return cls(sides, count, chunks, size)
 
     def divided(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns [sides * N, ...] as [chunks, rows of a chunk, ...], filled up with zeros."""
+        """Returns [sides * N, ...] as [chunks, rows per chunk, ...], padded with zeros."""
         others = x.shape[1:]
         x = tf.reshape(x, [self.sides, self.count, *others])
         x = tf.pad(x, [[0, 0], [0, self.chunks * self.size - self.count], *[[0, 0]] * len(others)])
@@ -254,18 +254,18 @@ def _chunked(
 ) -> list[tf.Tensor]:
     """Runs the passes over the logits of N rows, chunk by chunk.
 
-    For the gradients, ``passes`` are ``confidence - low``, which is subtracted from the target's probability, and the
+    For gradients, ``passes`` contains ``confidence - low``, which is subtracted from the target's probability, and the
     part of the kernel's gradient that is the same for all of its rows (float32 [D]).
-    With ``consistency``, rows are the model's first pass over all tokens, then its second one.
+    With ``consistency``, the rows are the model's first pass over all tokens, followed by its second one.
 
     Returns:
       log-sum-exp, logit of the label and largest logit (float32 [N]); with ``consistency`` also the divergence of the
       row's token, times its factors (float32 [N]); with gradients also those of the objective with respect to rows
-      [N, D], kernel [V, D] and, if there is one, bias [V] (float32), but for the rank-one parts of rows and bias.
+      [N, D], kernel [V, D] and, if there is one, bias [V] (float32), without the rank-one parts of rows and bias.
     """
     vocab_size, depth = kernel.shape
     layout = _Layout.of(rows, 2 if consistency else 1)
-    # z is at most V, which has no place in float16 where V is larger: a power of 2 divides both it and f.
+    # z may be as large as V. If that exceeds the range of float16, both z and f are divided by a power of 2.
     fitting = 2.0 ** min(0, math.floor(math.log2(_MOST_IN_HALF / vocab_size))) if rows.dtype == tf.float16 else 1.0
     chunk_rows, chunk_labels, chunk_weights = map(layout.divided, (rows, labels, weights))
 
@@ -279,7 +279,7 @@ def _chunked(
         e = tf.exp(logits - top[:, None])
         z = tf.reduce_sum(e, -1)
         values = [top + tf.math.log(z), label_logit, top]
-        # The gradient of the logits, but for the target's part, times unit.
+        # The gradient of the logits, without the target's part, times unit.
         if consistency is None:
             f, unit, confidence = (e, z, 1.0) if fitting == 1 else (e * fitting, z * fitting, 1.0)
         else:
@@ -313,7 +313,7 @@ def _chunked(
     if passes is not None:
         totals.append(tf.broadcast_to(passes[1], [vocab_size, depth]))
         totals += [] if bias is None else [tf.zeros([vocab_size])]
-    # One after the other: side by side they would not stay in the cache.
+    # One chunk after the other: in parallel they would not stay in the cache.
     _, arrays, totals = tf.while_loop(lambda i, *_: i < layout.chunks, body, (0, arrays, totals), parallel_iterations=1)
     return [layout.joined(array.stack()) for array in arrays] + list(totals)
 
@@ -321,21 +321,21 @@ def _chunked(
 def _of_pairs(
     logits: tf.Tensor, e: tf.Tensor, z: tf.Tensor, top: tf.Tensor, consistency: Consistency
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Returns what two passes over the same tokens have of gradients, but for the targets' part, and the divergences.
+    """Returns the gradients of two passes over the same tokens, without the targets' part, and their divergences.
 
-    Probabilities and the distance of log-probabilities, which is that of the logits and a number for each row, are not
-    computed: every pass over all of them counts.
+    Probabilities and differences of log-probabilities are not computed, since every pass over all of them takes time.
+    The latter equal the differences of the logits plus one number for each row.
 
     Args:
-      logits: float32 [2 n, V]: n tokens in the first pass, then the same in the second one.
-      e: exp(logits - top), whose sums over the vocabulary are ``z`` [2 n].
+      logits: float32 [2 n, V]: n tokens in the first pass, then the same tokens in the second one.
+      e: float32 [2 n, V], exp(logits - top), whose sums over the vocabulary are ``z``.
       z: float32 [2 n].
       top: float32 [2 n], the largest logits.
       consistency: The factors.
 
     Returns:
-      float32 [n, V] for each pass, with respect to the logits, times ``_PAIR_SCALE``, and the weighted sum of both
-      divergences, float32 [n], in nats.
+      The gradients with respect to the logits, times ``_PAIR_SCALE``, float32 [n, V] for each pass, and the weighted
+      sum of both divergences, float32 [n], in nats.
     """
     (e_p, e_q), (z_p, z_q) = tf.split(e, 2), tf.split(z, 2)
     distance = tf.subtract(*tf.split(logits, 2))

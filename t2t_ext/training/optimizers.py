@@ -1,11 +1,11 @@
 """Adam, AdamW, Schedule-Free AdamW and Adafactor as pure updates of one replica's variables.
 
-They are our own because Keras's optimizers clip, check and accumulate before gradients are summed over
-replicas, and to update each variable with one fused operation. ``apply`` expects gradients that are
+Keras's optimizers are not used, because they clip, check and accumulate before gradients are summed over
+replicas, and because here one fused operation updates each variable. ``apply`` expects gradients that are
 summed over all replicas, finite and clipped. All state is float32 under stable names: ``adam/m/<variable>``.
 
 Gradients are dense: rows of an embedding that a batch does not contain have gradient zero, so their Adam moments
-decay, unlike under tensor2tensor's lazy Adam (with an embedding shared with the softmax both are the same).
+decay, unlike with tensor2tensor's lazy Adam (if the embedding is shared with the softmax, both are the same).
 """
 
 import abc
@@ -24,13 +24,13 @@ class Optimizer(abc.ABC):
 
     Attributes:
       slots: Name -> variable, float32.
-      averages: Name -> variable, float32, of the weights that are for users where those are not the trained variables.
+      averages: Name -> variable, float32: the weights that users get, if these are not the trained variables.
     """
 
     decouples_decay: ClassVar[bool] = False  # whether weight decay is part of ``apply``, not of the loss
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
-        """Creates the slots of the trainable variables, float32 by name. Call it in the strategy's scope."""
+        """Creates the slots of ``variables``, trainable float32 variables by name. Call it in the strategy's scope."""
         self.hparams = hparams
         self.variables = variables
         self.slots: dict[str, tf.Variable] = {}
@@ -43,14 +43,17 @@ class Optimizer(abc.ABC):
         Args:
           gradients: Name -> float32 gradient, of the variable's shape.
           learning_rate: float32 [].
-          update: int64 []; number of this update, from 1 on. Skipped steps are not counted.
+          update: int64 []; number of this update, counted from 1. Skipped steps are not counted.
         """
 
     def begin(self, weights: Mapping[str, np.ndarray]) -> None:  # noqa: B027 - most optimizers copy no weights
-        """Sets slots that begin as copies of the weights, after others than the initial ones were assigned."""
+        """Sets the slots that start as copies of the weights; needed after new initial weights were assigned."""
 
     def regularised(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the gradients of the loss with an L2 term: ``weight_decay`` times a matrix is added to its own."""
+        """Returns the gradients of the loss with an L2 term: ``weight_decay`` times a matrix is added to its gradient.
+
+        Optimizers that decouple weight decay leave the gradients as they are.
+        """
         if self.decouples_decay or not self.hparams.weight_decay:
             return gradients
         return {
@@ -84,7 +87,7 @@ class Adam(Optimizer):
         """See the base class."""
         hparams = self.hparams
         count = tf.cast(update, tf.float32)
-        # Once for all variables: two small kernels on a GPU instead of two a variable.
+        # Once for all variables: two small kernels on a GPU instead of two per variable.
         beta1_power = tf.pow(hparams.optimizer_adam_beta1, count)
         beta2_power = tf.pow(hparams.optimizer_adam_beta2, count)
         for name, variable in self.variables.items():
@@ -120,11 +123,11 @@ class AdamW(Adam):
 class ScheduleFreeAdamW(Optimizer):
     """Schedule-Free AdamW (Defazio et al. 2024, "The Road Less Scheduled", algorithm 1).
 
-    The trained variables are y, where gradients are taken. Adam's steps, without a mean of gradients, move z (slots);
-    x (``averages``, which users get) is the weighted mean of every z so far, and y = (1 - beta1) z + beta1 x. A z
-    weighs as much as the square of the largest learning rate up to it, bias correction included, so that warm-up counts
-    for little, times its number to the power ``optimizer_schedule_free_power``. Matrices decay at y, as in the
-    authors' code: ``z -= lr * weight_decay * y``.
+    The trained variables are y, where gradients are taken. Adam's steps, without the first moment, move z (slots).
+    x (``averages``, which users get) is the weighted mean of every z so far, and y = (1 - beta1) z + beta1 x. The
+    weight of a z is the square of the largest learning rate up to it, bias correction included, so that warm-up counts
+    for little, times its number to the power ``optimizer_schedule_free_power``. Weight decay of matrices is taken at y,
+    as in the authors' code: ``z -= lr * weight_decay * y``.
     """
 
     decouples_decay = True
@@ -155,15 +158,15 @@ class ScheduleFreeAdamW(Optimizer):
         weight = tf.pow(count, hparams.optimizer_schedule_free_power) * tf.square(handles.read(largest))
         handles.assign_add(self.slots["schedule_free/sum_of_weights"], weight)
         total = handles.read(self.slots["schedule_free/sum_of_weights"])
-        # Beyond the largest number, as of power 8 after 65,000 updates, sums of powers are taken for integrals.
+        # If the sum overflows, as with power 8 after 65,000 updates, integrals replace the sums of powers.
         limit = 1.0 - tf.pow((count - 0.5) / (count + 0.5), hparams.optimizer_schedule_free_power + 1.0)
         share = tf.where(tf.math.is_finite(total), tf.math.divide_no_nan(weight, total), limit)
         for name, variable in self.variables.items():
             slots = {kind: self.slots[f"schedule_free/{kind}/{name}"] for kind in "vz"}
             if hparams.weight_decay and variable.shape.rank >= 2:
                 _subtract(slots["z"], rate * hparams.weight_decay, handles.read(variable))
-            # One fused operation in place of seven. Its mean of gradients, without a memory, is the gradient; it is put
-            # into y, which is computed anew below.
+            # One fused operation instead of seven. With beta1 = 0, its first moment is the gradient; y serves as that
+            # slot, since y is computed anew below.
             handles.assign(variable, gradients[name])
             tf.raw_ops.ResourceApplyAdam(
                 var=handles.handle(slots["z"]),
@@ -188,7 +191,7 @@ class Adafactor(Optimizer):
     """Adafactor (Shazeer & Stern 2018) with tensor2tensor's settings: second moments by row and column."""
 
     _EPSILON_GRADIENT = 1e-30  # added to squared gradients
-    _EPSILON_PARAMETER = 1e-3  # least parameter scale
+    _EPSILON_PARAMETER = 1e-3  # minimum parameter scale
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
         super().__init__(hparams, variables)
@@ -224,7 +227,7 @@ class Adafactor(Optimizer):
             handles.assign_sub(variable, step)
 
     def _normalized(self, name: str, gradient: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
-        """Updates the second moments and returns the gradient divided by their root."""
+        """Updates the second moments and returns the gradient divided by their square root."""
         squared = tf.square(gradient) + self._EPSILON_GRADIENT
         if gradient.shape.rank < 2:
             return gradient * tf.math.rsqrt(self._averaged(f"adafactor/v/{name}", squared, decay))

@@ -1,11 +1,11 @@
-"""``metrics.jsonl``: what a run logged, one JSON object a line, for machines and for the run itself.
+"""``metrics.jsonl``: what a run has logged, one JSON object per line, for other programs and for the run itself.
 
 Records have ``kind`` (``train`` or ``eval``) and ``step``. The best checkpoint and early stopping are functions of
 these records, so a resumed run decides as the uninterrupted one would have. ``gradient_norms.jsonl`` is a file of the
 same kind, with the records of ``gradient_norms_record``. This module imports no TensorFlow.
 
-JSON has neither ``nan`` nor infinity, which a training that diverges has: both are null in the file and ``nan`` in
-memory, so that a resumed run decides as the one that wrote them.
+JSON has neither ``nan`` nor infinity, both of which occur when training diverges. They are null in the file and ``nan``
+in memory, so that a resumed run decides like the run that wrote them.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ Record = dict[str, Any]
 
 
 class Logged(TypedDict):
-    """What every line of the log has; the other values are numbers, or texts such as ``search``."""
+    """The fields that every line of the log has; the others are numbers, or strings such as ``search``."""
 
     kind: str
     step: stored.Count
@@ -41,7 +41,7 @@ def parse(line: str) -> Record:
     """Returns the record of a line.
 
     Raises:
-      Damaged: It is none.
+      Damaged: The line is not a record.
     """
     record: Record = stored.parse(line, Logged)
     return {name: math.nan if value is None or _is_no_number(value) else value for name, value in record.items()}
@@ -58,7 +58,7 @@ def _is_no_number(value: Any) -> bool:
 
 
 def read(path: pathlib.Path, last_step: int) -> list[Record]:
-    """Returns the records of a file, which may be missing, up to a step; lines that are damaged are passed over."""
+    """Returns the records of a file up to a step; the file may be missing, and damaged lines are skipped."""
     found: list[Record] = []
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     for line in text.splitlines():
@@ -75,9 +75,9 @@ class Records:
     """The records of a run, in memory and in the file."""
 
     def __init__(self, path: pathlib.Path, last_step: int, *, writable: bool = True) -> None:
-        """Reads the file, which may be missing, and truncates it to what a run had logged until ``last_step``.
+        """Reads the file, which may be missing, and truncates it to what was logged up to ``last_step``.
 
-        Only the chief does (``writable``): the other workers keep no records.
+        Only the chief does this (``writable``): the other workers keep no records.
         """
         self._path = path
         self._writable = writable
@@ -87,10 +87,10 @@ class Records:
             files.write_text_atomically(path, kept)
 
     def append(self, record: Record) -> None:
-        """Adds a record; it is on the disk when the call returns.
+        """Adds a record; it is on disk when the call returns.
 
         Raises:
-          UserError: The disk is full or not writable. A half-written line is taken away.
+          UserError: The disk is full or not writable. A half-written line is removed.
         """
         if self._writable:
             line = _written(record)
@@ -107,30 +107,30 @@ class Records:
 
 
 def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], total: float) -> Record:
-    """Returns the record of the gradient norms of a model's parts and of all (``total``), means over so many steps."""
-    # Those of steps that were skipped are not among them, so that all are numbers.
+    """Returns the record of mean gradient norms over ``steps`` steps: of a model's parts and of all (``total``)."""
+    # Skipped steps are not included, so all values are finite.
     rounded = {name: float(f"{norm:.6g}") for name, norm in {"all": total, **norms}.items()}
     return {"kind": "gradient_norms", "step": step, "steps": steps, "norms": rounded}
 
 
 def loss_on_references(record: Record) -> float | None:
-    """Returns the dev loss on references alone, where another one was taken."""
+    """Returns the dev loss on references only if it differs from the record's loss, otherwise None."""
     gold = record.get("reference_loss")
     return None if gold is None or math.isnan(gold) or gold == record["loss"] else gold
 
 
 def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None, delta: float = 0.0) -> Best | None:
-    """Finds the best evaluation by a metric; of equal ones the first.
+    """Returns the best evaluation by a metric; the first one if several are equal.
 
-    Every number is better than a value that is none. Records without the metric are passed over, and so are scores of
-    translations of other sentences than the last ones, or by another search (of another ``--eval_bleu_sentences`` or
-    ``--decode_hparams``).
+    Every number is better than ``nan``. Records without the metric are skipped. So are scores of translations if their
+    sentences or search differ from those of the last evaluation, because ``--eval_bleu_sentences`` or
+    ``--decode_hparams`` was different.
 
     Args:
       evaluations: Records, oldest first.
       metric: The metric's name.
       minimize: Whether smaller is better; None: as the metric is defined.
-      delta: Least difference to the best so far that counts as better.
+      delta: An evaluation counts as better only if it improves on the best so far by more than this.
     """
     sign = -1.0 if (EVAL_METRICS[metric] if minimize is None else minimize) else 1.0
     best = None
@@ -145,26 +145,26 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
 
 
 def best_weights_of(evaluations: list[Record], metric: str) -> Best | None:
-    """Finds the evaluation whose weights are the best: as ``best_of``, but of equal ones that with the lowest loss.
+    """Returns the evaluation whose weights are best: like ``best_of``, but of equal ones the one with the lowest loss.
 
-    Of a loss that is equal or not known, it is the later one: a model that translates nothing right yet (BLEU 0 at
-    every evaluation) learns all the same.
+    If the losses are equal or unknown as well, it is the latest one: a model that translates nothing correctly yet
+    (BLEU 0 at every evaluation) learns all the same.
     """
     best = best_of(evaluations, metric)
     equal = [each for each in _comparable(evaluations, metric) if best is not None and each.get(metric) == best.value]
-    if best is None or not equal:  # no value equals one that is no number
+    if best is None or not equal:  # nothing equals nan
         return best
     return Best(min(equal, key=lambda each: (_loss(each), -each["step"]))["step"], best.value)
 
 
 def _loss(record: Record) -> float:
-    """Returns the loss of an evaluation, infinite where it is not known."""
+    """Returns the loss of an evaluation, or infinity if it is not known."""
     loss = record.get("loss")
     return float(loss) if isinstance(loss, int | float) and not math.isnan(loss) else math.inf
 
 
 def _comparable(evaluations: list[Record], metric: str) -> list[Record]:
-    """Returns the records whose values of a metric are of the same sentences and search as the last one's."""
+    """Returns the records whose value of a metric comes from the same sentences and search as the last one's."""
     if not evaluations or metric in WITHOUT_TRANSLATIONS:
         return evaluations
     last = {key: evaluations[-1].get(key) for key in ("sentences", "search")}
@@ -173,7 +173,7 @@ def _comparable(evaluations: list[Record], metric: str) -> list[Record]:
 
 
 def stopped_improving(evaluations: list[Record], settings: TrainingSettings) -> Best | None:
-    """Returns whether early stopping ends the run now: returns the best evaluation if it does, else None."""
+    """Returns the best evaluation if early stopping ends the run now, otherwise None."""
     if not settings.eval_early_stopping_steps or not evaluations:
         return None
     best = best_of(

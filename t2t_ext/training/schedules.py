@@ -1,8 +1,8 @@
 """Learning-rate schedules: products of tensor2tensor's factors, such as ``constant*linear_warmup*rsqrt_decay``.
 
-``step`` is the number of the step that is computed, from 1 on and with those that are skipped, so that the first update
-has a learning rate above 0 under a warm-up; ``legacy`` is then exactly tensor2tensor's (Vaswani et al. 2017, equation
-3, which counts so too), and every other factor runs one step ahead of tensor2tensor's.
+``step`` is the number of the current step, counted from 1 and including skipped steps, so that the first update has a
+learning rate above 0 during warm-up. ``legacy`` is then exactly tensor2tensor's (Vaswani et al. 2017, equation 3, which
+counts in the same way), and every other factor runs one step ahead of tensor2tensor's.
 """
 
 import math
@@ -15,8 +15,8 @@ from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError, suggest
 
 Factor = Callable[[tf.Tensor, HParams, int], tf.Tensor | float]
-_MOST_STEPS = 1 << 17  # that a peak is looked for at; a million takes a second
-_EQUAL = 1e-6  # rates that differ by less than this share of them differ by rounding
+_MOST_STEPS = 1 << 17  # steps at which the peak is searched for; a million would take a second
+_EQUAL = 1e-6  # rates with a smaller relative difference differ only by rounding
 
 
 def _warmup(hparams: HParams) -> float:
@@ -97,7 +97,7 @@ class Schedule:
                     f"factors are {', '.join(FACTORS)}, joined by '*'.{suggest(name, FACTORS)}"
                 )
             self._factors.append(FACTORS[name])
-        self(tf.constant(1, tf.int64))  # settings that a factor misses are reported before the training
+        self(tf.constant(1, tf.int64))  # reports settings that a factor lacks before training starts
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """Returns the learning rate, float32 [], of step number ``step`` (int64 [], from 1)."""
@@ -119,10 +119,10 @@ class Schedule:
         return float(rates[found]), int(steps[found])
 
     def describe(self) -> str:
-        """Returns a line with the highest learning rate and its step; a warning where the warm-up does not end."""
+        """Returns a line with the highest learning rate and its step, or a warning if training ends during warm-up."""
         hparams, (rate, step) = self._hparams, self.peak()
         warmup = hparams.learning_rate_warmup_steps
-        # Who comes from elsewhere takes learning_rate for the rate itself, and would train with a millionth of it.
+        # Users of other toolkits may take learning_rate for the rate itself and would train with a millionth of it.
         factor = f" (a product of the schedule legacy; learning_rate={hparams.learning_rate:g} is one factor of it)"
         note = factor if "legacy" in hparams.learning_rate_factors else ""
         if warmup > self._train_steps and any(name in _RISING for name in hparams.learning_rate_factors):

@@ -1,4 +1,4 @@
-"""The training state besides the weights: everything carried from step to step, all of it in the checkpoint."""
+"""The training state besides the weights: what is carried from step to step and saved in checkpoints."""
 
 from collections.abc import Mapping
 
@@ -15,19 +15,19 @@ INITIAL_LOSS_SCALE = 2.0**15
 GROWTH_STEPS = 2000  # finite steps after which the loss scale is doubled
 MAX_LOSS_SCALE = 2.0**24
 
-# Sums over the steps since the metrics were read last. Skipped steps count in `steps` and `skipped` only.
+# Sums over the steps since the metrics were last read. Skipped steps count only in `steps` and `skipped`.
 WINDOW_FIELDS = (
     "loss",  # label-smoothed, nats
     "nll",  # nats
     "correct",  # labels
-    "target_tokens",  # that are not padding, of all of an example's targets
-    "source_tokens",  # that are not padding
+    "target_tokens",  # without padding, of all of an example's targets
+    "source_tokens",  # without padding
     "positions",  # of source and target, padding included
     "examples",  # sentence pairs
     "gradient_norm",
     "steps",
     "skipped",
-    "labels",  # what loss is taken on: the target tokens, unless a model or its hparams say otherwise
+    "labels",  # tokens that the loss is taken on: the target tokens, unless a model or its hparams say otherwise
     "regularizer",  # of SimCut or R-Drop, nats
 )
 _GRADIENT_NORMS = "metrics/gradient_norms"
@@ -40,22 +40,22 @@ class TrainingState:
     the position in the data.
 
     Attributes:
-      averages: Name -> variable of the weights for users: those of ``averaging``, or of the optimizer. Empty where
-        users get the trained ones.
-      averaging: The average that is kept beside the weights, None without one.
-      gradient_groups: Group (a layer, usually) -> the places of its variables; see ``analysis.gradient_groups``.
-      gradient_norms: float32 [groups + 1], sums over the steps since they were read last of each group's gradient norm,
-        and the number of these steps; skipped ones are left out.
+      averages: Name -> variable of the weights for users, from ``averaging`` or the optimizer. Empty if users get the
+        trained weights.
+      averaging: The average that is kept beside the weights; None if there is none.
+      gradient_groups: Group (usually a layer) -> the indices of its variables; see ``analysis.gradients.groups``.
+      gradient_norms: float32 [groups + 1]: for each group, the sum of its gradient norms over the steps since they were
+        last read, and finally the number of these steps. Skipped steps are left out.
     """
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable], optimizer: Optimizer) -> None:
-        """Creates the variables, with the optimizer's slots. Call it in the strategy's scope."""
+        """Creates the variables beside the optimizer's slots. Call it in the strategy's scope."""
         self.uses_loss_scale = hparams.precision == "mixed_float16"
         self.step = handles.new_variable(0, tf.int64, "step")
         self.skipped = handles.new_variable(0, tf.int64, "skipped")
         self.skipped_in_a_row = handles.new_variable(0, tf.int64, "skipped_in_a_row")
-        # Of the rows of skipped steps since the host looked last: length of the longest, and the step it ended at. Not
-        # in checkpoints: the host looks before it saves.
+        # The longest row of skipped steps since the host last looked: its length, and the step that it ended at. Not in
+        # checkpoints, since the host looks before it saves.
         self.longest_row = handles.new_variable(0, tf.int64, "longest_row")
         self.longest_row_end = handles.new_variable(0, tf.int64, "longest_row_end")
         self.loss_scale = handles.new_variable(
@@ -72,7 +72,7 @@ class TrainingState:
         self.averages = self.averaging.variables if self.averaging else optimizer.averages
 
     def named_variables(self) -> dict[str, tf.Variable]:
-        """Returns the variables of the checkpoint's training group by stable names (averages are a group apart)."""
+        """Returns the variables of the checkpoint's training group by stable names (averages form a separate group)."""
         return {
             "step": self.step,
             "skipped/total": self.skipped,
@@ -86,7 +86,7 @@ class TrainingState:
         }
 
     def begin(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets what begins as a copy of the weights, after others than the initial ones were assigned."""
+        """Sets the state that starts as a copy of the weights; needed after new initial weights were assigned."""
         self.optimizer.begin(weights)
         for name, average in self.averages.items():
             average.assign(weights[name])
@@ -116,10 +116,10 @@ class TrainingState:
 
 
 def with_all_sums(arrays: Mapping[str, np.ndarray], gradient_groups: int = 0) -> dict[str, np.ndarray]:
-    """Returns a checkpoint's training group with the sums that earlier versions' checkpoints do not have.
+    """Returns a checkpoint's training group, completed by the sums that checkpoints of earlier versions lack.
 
-    The first ones took loss on every target token, so that there were as many labels; there was no regularizer;
-    gradient norms of ``gradient_groups`` groups count from the checkpoint on.
+    The first versions took the loss on every target token, so there were as many labels as target tokens. There was no
+    regularizer. The gradient norms of ``gradient_groups`` groups count from the checkpoint on.
     """
     arrays = dict(arrays)
     if gradient_groups:
