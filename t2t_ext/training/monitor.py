@@ -1,6 +1,7 @@
-"""TensorBoard: curves, sample translations, attention pictures and hparams, in RUN/train, RUN/eval and RUN itself.
+"""Writes for TensorBoard: curves, sample translations, attention pictures and hparams, in RUN/train, RUN/eval and RUN.
 
-So ``tensorboard --logdir=RUN`` shows both losses in one chart, and ``--logdir=RUNS`` calls every run by its name.
+With this layout, ``tensorboard --logdir=RUN`` shows both losses in one chart, and ``--logdir=RUNS`` calls every run by
+its name.
 """
 
 import contextlib
@@ -27,8 +28,8 @@ _CURVES = {
     ),
     "eval": ("loss", "reference_loss", "nll", "perplexity", "accuracy", "bleu", *protocols.dev_labels()),
 }
-_LARGEST = float(tf.float32.max) / 2  # what event files hold; the perplexity of a training that diverges is beyond
-_COMPARED = ("bleu", "loss", "perplexity", "accuracy")  # of runs, beside their hparams
+_LARGEST = float(tf.float32.max) / 2  # limit of event files, which the perplexity exceeds if training diverges
+_COMPARED = ("bleu", "loss", "perplexity", "accuracy")  # shown beside the hparams when runs are compared
 _EVENTS = "events.out.tfevents.*"
 _LAYER = re.compile(r"layer_(\d+)")
 
@@ -39,9 +40,9 @@ class Board:
     def __init__(self, directory: pathlib.Path, restored_step: int, *, enabled: bool = True) -> None:
         """Prepares event files below a run's directory, unless this worker is not the chief (``enabled=False``).
 
-        Points of steps after ``restored_step`` are taken out of the event files that are there.
+        Points of steps after ``restored_step`` are removed from existing event files.
         """
-        # Where runs of earlier versions have all points.
+        # The folder in which earlier versions kept all points of a run.
         older = directory / "tensorboard"
         self._directory = older if any(older.glob(_EVENTS)) else directory
         self._enabled = enabled
@@ -58,14 +59,14 @@ class Board:
                     tf.summary.scalar(metric, min(record[metric], _LARGEST))
 
     def gradient_norms(self, record: Record) -> None:
-        """Writes the points of a record of ``gradient_norms.jsonl``, a curve for each part of the model."""
+        """Writes the points of a record of ``gradient_norms.jsonl``, one curve per part of the model."""
         with self._writing("train", record["step"]):
             for name, norm in record["norms"].items():
                 if name != "all":  # that is the curve gradient_norm
                     tf.summary.scalar(f"gradient_norms/{_for_people(name)}", norm)
 
     def hparams(self, rows: Sequence[tuple[str, Any, str]]) -> None:
-        """Writes (hparam, value, origin) as a table, and for the tab that compares runs by their hparams."""
+        """Writes (hparam, value, origin) rows as a table, and for the tab that compares runs by their hparams."""
         from tensorboard.plugins.hparams import api
 
         lines = ["| hparam | value | origin |", "|---|---|---|"]
@@ -76,7 +77,7 @@ class Board:
         with self._writing("", 0):
             tf.summary.text("hparams", "\n".join(lines))
             api.hparams_config([api.HParam(name) for name in values], metrics)
-            # Each run is a trial of its own, whatever it has in common with others.
+            # Each run is a trial of its own, even if its hparams equal those of another run.
             api.hparams(values, trial_id=str(self._directory))
 
     def samples(self, step: int, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> None:
@@ -89,7 +90,7 @@ class Board:
             tf.summary.text("samples", "\n".join(lines))
 
     def attention(self, step: int, maps: Sequence[AttentionMap]) -> None:
-        """Writes pictures of one sentence's attention, a layer each with its heads side by side."""
+        """Writes pictures of one sentence's attention, each of one layer with its heads side by side."""
         with self._writing("eval", step):
             for shown in maps:
                 picture = tf.image.decode_png(attention_picture(shown))[None]
@@ -109,7 +110,7 @@ class Board:
 
     @contextlib.contextmanager
     def _writing(self, folder: str, step: int) -> Iterator[None]:
-        """Makes the writer of a folder the one that summaries go to; it opens its file when it is used first."""
+        """Directs summaries to the writer of a folder, which opens its file when it is first used."""
         with self._explained():
             if folder not in self._writers:
                 path = str(self._directory / folder)
@@ -120,7 +121,7 @@ class Board:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turns what TensorFlow raises for a full disk and the like into a ``UserError``."""
+        """Turns the errors that TensorFlow raises for a full disk and the like into a ``UserError``."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -131,13 +132,13 @@ class Board:
 
 
 def _for_people(name: str) -> str:
-    """Returns the name of a part of a model with layers that count from 1: ``encoder/layer1``."""
+    """Returns the name of a part of a model with layers counted from 1: ``encoder/layer1``."""
     return _LAYER.sub(lambda match: f"layer{int(match[1]) + 1}", name)
 
 
 def _truncate(directory: pathlib.Path, last_step: int) -> None:
-    """Takes points of later steps, and half-written records, out of the event files of a directory."""
-    # TensorBoard's own purge event only concerns TensorFlow 1's summaries.
+    """Removes points of later steps, and half-written records, from the event files of a directory."""
+    # TensorBoard's own purge event only affects TensorFlow 1's summaries.
     for path in sorted(directory.glob(_EVENTS)):
         kept, complete = [], True
         try:

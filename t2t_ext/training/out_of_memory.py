@@ -1,4 +1,4 @@
-"""Errors where memory runs out: which batch it was, and what to change."""
+"""Explains errors when memory runs out: which batch it was, and what to change."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -17,8 +17,11 @@ def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
 
     Args:
       what: What was computed, such as ``step 17``.
-      shape: Returns the largest batch of it in words; asked only if memory ran out.
-      ways: What to change, such as ``advice`` or ``evaluation_advice``.
+      shape: Returns its largest batch in words; called only if memory ran out.
+      ways: What to change, as returned by ``advice`` or ``evaluation_advice``.
+
+    Raises:
+      UserError: Memory ran out within the block.
     """
     try:
         yield
@@ -30,16 +33,16 @@ def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
 
 
 def advice(hparams: HParams, *, merged: bool = False) -> str:
-    """Returns which hparams to change so that a step takes less memory, with their present values.
+    """Returns which hparams to change so that a step takes less memory, with their current values.
 
     Args:
-      hparams: Of the run.
+      hparams: The run's hparams.
       merged: Whether the parts of ``length_groups`` are merged, as for XLA.
     """
     half, accumulated = max(1, hparams.batch_size // 2), hparams.gradient_accumulation_steps
     groups = hparams.length_groups
     if groups > 1 and not merged:
-        # Parts are computed one after the other, so that accumulation would only make an update larger.
+        # Parts are computed one after the other, so accumulation would only make an update larger.
         ways = [
             f"a larger length_groups (now {groups}; {2 * groups} makes updates of as many tokens, of smaller parts)",
             f"a smaller batch_size (now {hparams.batch_size}; with gradient_accumulation_steps as it is)",
@@ -59,9 +62,9 @@ def evaluation_advice(hparams: HParams, decode_hparams: str, *, translates: bool
     """Returns what to change so that an evaluation takes less memory.
 
     Args:
-      hparams: Of the run.
-      decode_hparams: How it translates, as ``--decode_hparams`` has it; what is given in its place replaces all of it.
-      translates: Whether it translates; its loss is computed in any case.
+      hparams: The run's hparams.
+      decode_hparams: The value of ``--decode_hparams`` for the evaluation; a new value replaces all of it.
+      translates: Whether the evaluation translates; its loss is computed in any case.
     """
     loss = f"its loss is taken in batches of batch_size tokens (--hparams, now {hparams.batch_size})"
     if not translates:

@@ -12,18 +12,18 @@ _LONGEST_SAMPLE = 300  # characters
 
 
 class Progress:
-    """Prints lines, and keeps a progress bar under them where the stream is a terminal."""
+    """Prints lines, and keeps a progress bar below them if the stream is a terminal."""
 
     def __init__(self, total_steps: int, *, quiet: bool = False, stream: TextIO | None = None) -> None:
-        """Prepares the display, on stderr by default; ``start`` shows the bar. With ``quiet`` nothing is printed."""
+        """Prepares the display, on stderr by default; ``start`` shows the bar. With ``quiet``, nothing is printed."""
         self._total = total_steps
         self._quiet = quiet
         self._stream = stream
-        self._bar: Any = None  # a rich Progress; rich is imported where a bar is shown
+        self._bar: Any = None  # a rich Progress; rich is imported only if a bar is shown
         self._task = None
 
     def start(self, step: int) -> None:
-        """Shows the bar at a step, on a terminal."""
+        """Shows the bar at a step if the stream is a terminal."""
         stream = self._stream or sys.stderr
         if self._quiet or not stream.isatty():
             return
@@ -48,7 +48,7 @@ class Progress:
             self._bar.update(self._task, completed=step)
 
     def note(self, text: str) -> None:
-        """Writes beside the bar; nothing where there is none."""
+        """Writes a text beside the bar, if there is one."""
         if self._bar is not None:
             self._bar.update(self._task, note=text)
 
@@ -64,36 +64,36 @@ class Progress:
             print(text, file=self._stream or sys.stderr, flush=True)
 
     def stop(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self._bar is not None:
             self._bar.stop()
         self._bar = None
 
 
 def _number(value: float) -> str:
-    """Returns a number as text; that of a training that diverges may be beyond 1e300."""
+    """Returns a number as text; if training diverges, it may exceed 1e300."""
     return f"{value:.2f}" if value < 1e6 else f"{value:.2e}"
 
 
 def _losses(record: Record) -> str:
-    """Returns the loss in words; perplexity is of the loss without label smoothing, where the two differ."""
+    """Returns the loss in words, with the unsmoothed loss, on which perplexity is based, if the two differ."""
     loss, nll = record["loss"], record.get("nll", record["loss"])
     smoothed = f" (label-smoothed; {nll:.3f} without)" if abs(loss - nll) >= 5e-4 else ""
     return f"loss {loss:.3f}{smoothed}"
 
 
 def describe_training(record: Record, total_steps: int = 0, seconds_a_step: float = 0.0) -> str:
-    """Formats a training record as one line, with what is left where the time of a step is known.
+    """Formats a training record as one line, with the remaining steps and time if the time per step is known.
 
     Args:
       record: The record.
       total_steps: The step that training ends at.
-      seconds_a_step: Mean time of a step, evaluations included; 0 = not known.
+      seconds_a_step: Mean seconds per step, evaluations included; 0 if not known.
     """
     text = f"step {record['step']}: "
     if "loss" in record:
         text += f"{_losses(record)}, perplexity {_number(record['perplexity'])}, "
-    if record["tokens_per_second"]:  # not of the first step alone, whose time is that of making the graph
+    if record["tokens_per_second"]:  # 0 for the first step alone, which builds the graph
         text += f"{record['tokens_per_second']:,.0f} tokens/s, "
     text += f"learning rate {record['learning_rate']:.2e}"
     text += f", gradient norm {record['gradient_norm']:.2f}" if "gradient_norm" in record else ", no update"
@@ -106,7 +106,7 @@ def describe_training(record: Record, total_steps: int = 0, seconds_a_step: floa
 
 
 def _duration(seconds: float) -> str:
-    """Returns a time in words, as exact as an estimate can be."""
+    """Returns a time in words, with the precision that an estimate can have."""
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -116,7 +116,7 @@ def _duration(seconds: float) -> str:
 
 
 def describe_sample(hypothesis: str, source: str, reference: str) -> str:
-    """Formats a translation beside what it is of and what it should be, the two shortened where they are documents."""
+    """Formats a translation beside its source and its reference, which are shortened if they are documents."""
     source, reference = (shortened(text, _LONGEST_SAMPLE) for text in (source, reference))
     return f"  first dev sentence: {hypothesis}\n    its source: {source}\n    its reference: {reference}"
 

@@ -1,4 +1,4 @@
-"""Reports the batches of steps whose gradients were not finite, so that a person can find out why."""
+"""Reports the batches of steps whose gradients were not finite, so that users can find out why."""
 
 import json
 from typing import Any
@@ -18,12 +18,13 @@ Report = dict[str, Any]
 def make_report(session: Session, generated: GeneratedData, row: int, last: int) -> Report:
     """Rebuilds the batches of a row of skipped steps, which are functions of seed and step, and examines the last one.
 
-    With several workers all must call it: gradients are computed once more. The session must not have been restored
-    since; the row ends with step ``last``, counted from 1.
+    With several workers, all must call it, since gradients are computed again. The session must not have been restored
+    since then. The row ends with step ``last``, counted from 1.
 
     Returns:
       JSON values: ``first_step``, ``last_step``, ``loss_scale``, ``learning_rate``, ``batches`` (of the first and the
-      last step) and, where the weights are still those of the last one, ``last_step_computed_again``.
+      last step), ``weights_not_finite`` (names of variables) and, if the weights are still those of the last step,
+      ``last_step_computed_again``.
     """
     store = ExampleStore.load(generated, "train", verify=False)
     first = last - row + 1
@@ -46,7 +47,7 @@ def make_report(session: Session, generated: GeneratedData, row: int, last: int)
 
 
 def to_json(report: Report) -> str:
-    """Returns the contents of the file; numbers that are not finite as strings, as JSON has none."""
+    """Returns the contents of the report file; numbers that are not finite become strings, since JSON has none."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -94,7 +95,7 @@ def _batch(session: Session, store: ExampleStore, step: int) -> Report:
             "example": index,
             "pair": index % made_of.num_pairs,
             "source": _source_text(source, session.encoders[0]),
-            # Of two targets, the second is what is generated from right to left.
+            # If there are two targets, the second one is generated from right to left.
             **{
                 name: session.encoders[1].decode(ids.tolist())
                 for name, ids in zip(("target", "target_r2l"), targets, strict=False)
@@ -114,7 +115,7 @@ def _batch(session: Session, store: ExampleStore, step: int) -> Report:
 
 
 def _source_text(source: np.ndarray, encoder: Any) -> str:
-    """Returns a source as text; of feature vectors how many there are, and their range."""
+    """Returns a source as text; for feature vectors, how many there are and the range of their values."""
     if source.ndim == 1:
         return encoder.decode(source.tolist())
     values = np.asarray(source, np.float32)
@@ -122,7 +123,7 @@ def _source_text(source: np.ndarray, encoder: Any) -> str:
 
 
 def _computed_again(session: Session, step: int) -> Report:
-    """Computes the gradients of a step's batch with the masks and, as far as it is known, the loss scale it had."""
+    """Computes the gradients of a step's batch again, with its dropout masks and, as far as known, its loss scale."""
     state = session.state
     scale = session.loss_scale()
     state.step.assign(step - 1)

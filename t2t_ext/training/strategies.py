@@ -11,24 +11,24 @@ from t2t_ext import compat
 from t2t_ext.errors import UserError, first_line, suggest
 from t2t_ext.io import stored
 
-_JOIN_SECONDS = 300  # for all workers to be started
+_JOIN_SECONDS = 300  # within which all workers must be started
 _JOBS = ("chief", "worker")  # types of tasks in TF_CONFIG, in the order of the workers' numbers
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 
 
 def make_strategy(name: str = "auto", tpu: str = "", worker_timeout: float = 30.0) -> tf.distribute.Strategy:
-    """Makes the distribution strategy of a run. Multi-worker strategies must be made before any other TensorFlow use.
+    """Makes a run's distribution strategy. Multi-worker strategies must be made before TensorFlow is used otherwise.
 
     Args:
-      name: ``one_device``; ``mirrored`` (all GPUs of this machine, or all logical CPU devices where it has none);
+      name: ``one_device``; ``mirrored`` (all GPUs of this machine, or all logical CPU devices if it has none);
         ``multi_worker_mirrored`` (the workers that the environment variable TF_CONFIG lists); ``tpu``; ``auto``
-        (workers if TF_CONFIG lists several, mirrored if there are several GPUs, else one device).
+        (workers if TF_CONFIG lists several, mirrored if there are several GPUs, otherwise one device).
       tpu: Name or address of the TPU; empty for the local one.
-      worker_timeout: A worker that sends no heartbeat for so long counts as lost, seconds.
+      worker_timeout: Seconds without a heartbeat after which a worker counts as lost.
 
     Returns:
-      The strategy; for one device TensorFlow's default strategy.
+      The strategy; for one device, TensorFlow's default strategy.
 
     Raises:
       UserError: The name is unknown, TF_CONFIG is missing or wrong, or no TPU answers.
@@ -62,7 +62,7 @@ def worker_index(strategy: tf.distribute.Strategy) -> int:
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
-    """Returns in a few words where the run computes."""
+    """Returns a short description of the devices that the run uses."""
     replicas, workers = strategy.num_replicas_in_sync, len(worker_addresses(strategy))
     if replicas == 1:
         return f"one device ({'GPU' if tf.config.list_physical_devices('GPU') else 'CPU'})"
@@ -70,14 +70,14 @@ def describe(strategy: tf.distribute.Strategy) -> str:
 
 
 def on_cpu(strategy: tf.distribute.Strategy) -> bool:
-    """Says whether the run computes on CPUs."""
+    """Returns whether the run computes on CPUs."""
     return not isinstance(strategy, tf.distribute.TPUStrategy) and not tf.config.list_logical_devices("GPU")
 
 
 def worker_addresses(strategy: tf.distribute.Strategy) -> dict[str, str]:
-    """Returns TensorFlow's names of all processes that train together -> host and port, by worker number.
+    """Returns TensorFlow's name -> host and port for all processes that train together, in the order of their numbers.
 
-    Of one process alone there are none.
+    The result is empty if there is only one process.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return {}
@@ -96,7 +96,7 @@ class _Task(TypedDict):
 
 
 class _Cluster(TypedDict):
-    """``TF_CONFIG``."""
+    """The contents of ``TF_CONFIG``."""
 
     cluster: dict[str, list[str]]
     task: _Task
@@ -141,7 +141,7 @@ def _multi_worker_strategy(worker_timeout: float) -> tf.distribute.Strategy:
         ) from error
     handler = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is threading.main_thread() and handler is not None:  # SIG_DFL is 0
-        # The coordination service has put a handler in its place that only takes a note.
+        # The coordination service has replaced it by a handler that only records the signal.
         signal.signal(signal.SIGTERM, handler)
     return strategy
 

@@ -1,6 +1,6 @@
-"""First weights from another run: by variable name, and by piece where the vocabulary is another one.
+"""Takes the first weights from another run: by variable name, and by subword piece if the vocabulary differs.
 
-The optimizer, the steps and with them the learning rate begin anew, or continue where the other run was
+The optimizer, the steps and with them the learning rate either start anew or continue where the other run was
 (``--warm_start_optimizer``).
 """
 
@@ -21,20 +21,20 @@ from t2t_ext.runs import checkpoints, folders, run_directory
 
 Encoders = tuple[SubwordEncoder, SubwordEncoder]
 SIDES = ("source", "target")
-# What is kept of the training state besides the slots of variables: how many updates there were, and their weights.
+# Training state that is kept besides the slots of variables: how many updates there were, and their weights.
 _COUNTERS = ("step", "skipped/total", "schedule_free/largest_rate", "schedule_free/sum_of_weights")
 # Optimizer -> the first part of its slots' names.
 _SLOTS = {"adam": "adam", "adam_w": "adam", "schedule_free_adam_w": "schedule_free", "adafactor": "adafactor"}
 _LOSS_SCALE = ("loss_scale/scale", "loss_scale/finite_in_a_row")
-# Matrices that another run may share with others: where a name is not in the checkpoint, what else holds its rows.
+# Matrices that another run may share with others: name -> what else holds its rows if the checkpoint lacks the name.
 _SHARED_AS = {
     "source_embedding/embeddings": ("embedding/embeddings",),
     "target_embedding/embeddings": ("embedding/embeddings",),
     "softmax/embeddings": ("target_embedding/embeddings", "embedding/embeddings"),
 }
 
-# Norms of what a decoder reads of the encoder; where they are new, they begin as the norm of what it read before: its
-# projections were trained with the scale that this has learned.
+# Norms of the encoder's outputs that a decoder reads. If they are new, they start as the norm of the outputs that it
+# read before, since its projections were trained with the scale that this norm has learned.
 _NORM_OF_VIEW = re.compile(
     r"(?:(?:backward_)?decoder/source_views|encoder/view_norms)/layer_\d+/(?:norm/)?(scale|bias)"
 )
@@ -46,17 +46,17 @@ class WarmStartReport:
     """The result of a warm start.
 
     Attributes:
-      origin: The checkpoint that weights came from.
-      loaded: Names of variables that were taken as they are.
-      mapped: Name -> (rows taken, rows of the new vocabulary): the rows of shared pieces were taken.
+      origin: The checkpoint that the weights came from.
+      loaded: Names of variables that were loaded unchanged.
+      mapped: Name -> (rows taken, rows of the new vocabulary), if only the rows of shared pieces were taken.
       skipped: Name -> why a variable of the checkpoint was not taken.
       new: Names of variables that the checkpoint does not have; they keep their fresh values.
-      unshared: Name -> the checkpoint's variable that was taken for it, since there they are one matrix.
-      begun: Name of a norm of a view -> the checkpoint's variable that it begins as: that of the norm of what was read
-        before.
-      choice: Which of its run's checkpoints it is, and what else there would be.
-      changed: Hyper-parameter of the model -> (its value there, here), of those that differ.
-      kept: What is said of the optimizer that is kept; "" where everything but weights begins anew.
+      unshared: Name -> the checkpoint's variable that was loaded for it, since both are one matrix there.
+      begun: Name of a new norm of encoder outputs -> the checkpoint's variable that it starts as: the norm of the
+        outputs that the decoder read before.
+      choice: Which of the run's checkpoints it is, and which others there are.
+      changed: Hyper-parameter of the model -> (its value there, here), for those that differ.
+      kept: What is reported about the optimizer that is kept; "" if everything except the weights starts anew.
     """
 
     origin: pathlib.Path
@@ -71,7 +71,7 @@ class WarmStartReport:
     kept: str = ""
 
     def lines(self) -> list[str]:
-        """Returns the report for people."""
+        """Returns the report as lines of text."""
         choice = f" ({self.choice})" if self.choice else ""
         lines = [f"warm start from {self.origin}{choice}: {len(self.loaded)} variables loaded as they are"]
         if self.changed:
@@ -104,15 +104,15 @@ def warm_start(
     *,
     keep: bool = False,
 ) -> tuple[dict[str, np.ndarray], WarmStartReport]:
-    """Takes over weights of another run.
+    """Returns the arrays of a new model with weights taken over from another run.
 
     Args:
       fresh: Name -> freshly initialized array of the new model.
-      encoders: The new run's source and target encoder.
+      encoders: The new run's source and target text encoder.
       sides: Name -> ``source`` or ``target`` for variables whose rows (axis 0) are pieces of that vocabulary.
       origin: A run directory, or a checkpoint in one (its vocabulary is needed).
-      hparams: Those of the new run, for the report.
-      keep: Take the weights that were trained, not those that users get of a run that keeps averages.
+      hparams: The hparams of the new run, for the report.
+      keep: Take the trained weights, not the averages that a run may keep for users.
 
     Returns:
       (name -> array for every name of ``fresh``, the report).
@@ -166,10 +166,10 @@ def warm_start(
 
 
 def _norm_of_encoder(name: str, old: Mapping[str, np.ndarray]) -> str:
-    """Returns the checkpoint's variable that a norm of a view begins as; empty for other variables."""
+    """Returns the checkpoint's variable that a new norm of encoder outputs starts as; empty for other variables."""
     view = _NORM_OF_VIEW.fullmatch(name)
     norms = [match for each in old if view and (match := re.fullmatch(_NORM_OF_ENCODER + view[1], each))]
-    # Of a pre-norm stack the last norm, else the last layer's.
+    # The final norm of a pre-norm stack, otherwise the norm of the last layer.
     return max(norms, key=lambda match: float(match[1] or "inf"))[0] if norms else ""
 
 
@@ -192,10 +192,10 @@ def _nothing_fits(path: pathlib.Path, old: Mapping[str, np.ndarray], report: War
 
 
 def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> None:
-    """Checks, reading no arrays, that a run can continue with the optimizer and after the steps of a checkpoint.
+    """Checks, without reading arrays, that a run can continue with a checkpoint's optimizer and after its steps.
 
     Raises:
-      UserError: The checkpoint has weights only or another optimizer's state, or has as many steps.
+      UserError: The checkpoint has only weights or another optimizer's state, or is at ``train_steps`` already.
     """
     flag = f"--warm_start_optimizer={KEEP}"
     info = checkpoints.read_info(path)
@@ -221,14 +221,14 @@ def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> No
 def kept_training(
     fresh: Mapping[str, np.ndarray], report: WarmStartReport
 ) -> tuple[dict[str, np.ndarray], WarmStartReport]:
-    """Takes over the training state of the checkpoint that weights were taken from, for the names of ``fresh``.
+    """Returns the training state of the report's checkpoint for the names of ``fresh``, and the completed report.
 
-    The steps are kept, which the schedule counts (and the order of the data with them), and what the optimizer knows of
-    variables that were loaded as they are. Of others it begins with zeros, whose mean is soon forgotten. The report is
-    returned with what was kept.
+    The step counts are kept, which determine the learning rate and the order of the data, and the optimizer's state of
+    variables that were loaded unchanged. The state of other variables starts as zeros, which moving averages soon
+    forget. The completed report says what was kept.
 
     Raises:
-      UserError: A variable is new whose average would be of all steps.
+      UserError: The optimizer keeps averages over all steps, and a variable is new.
     """
     old = checkpoints.load_arrays(report.origin, "training")
     loaded = set(report.loaded) - set(report.unshared)
@@ -244,7 +244,7 @@ def kept_training(
         )
     snapshots = {name: value.shape for name, value in fresh.items() if name.startswith("snapshots/")}
     if others or any(name not in old or old[name].shape != shape for name, shape in snapshots.items()):
-        snapshots = {}  # a mean of the old ones of some variables and the new ones of others is no model
+        snapshots = {}  # averaging old snapshots of some variables and new ones of others makes no sense
     kept: set[str] = set()
     for name, value in fresh.items():
         variable = name.split("/", 2)[-1]
@@ -260,7 +260,7 @@ def kept_training(
 
 
 def kept_averages(fresh: Mapping[str, np.ndarray], report: WarmStartReport) -> dict[str, np.ndarray]:
-    """Takes over the averages of the checkpoint for variables that were loaded as they are; none for none."""
+    """Returns the averages: the checkpoint's for variables that were loaded unchanged, otherwise the fresh ones."""
     if not fresh or "ema" not in checkpoints.read_info(report.origin).groups:
         return dict(fresh)
     old = checkpoints.load_arrays(report.origin, "ema")
@@ -271,8 +271,8 @@ def kept_averages(fresh: Mapping[str, np.ndarray], report: WarmStartReport) -> d
 def changed_hparams(stored: Mapping[str, Any], hparams: HParams) -> dict[str, tuple[Any, Any]]:
     """Returns which hparams of the model itself differ from those that a run stored: name -> (there, here).
 
-    Those of training (``HParams``) and dropout may well be others; the weights do not show the rest, such as num_heads,
-    nor the direction in which they generate.
+    Training hparams (``HParams``) and dropout are left out, since they may well differ. The weights do not reveal the
+    rest, such as num_heads, or the direction in which they generate.
     """
     ours = hparams.to_dict()
     defaults = {field.name: field.default for field in dataclasses.fields(hparams)}
@@ -283,7 +283,7 @@ def changed_hparams(stored: Mapping[str, Any], hparams: HParams) -> dict[str, tu
 
 
 def shared_rows(ours: SubwordEncoder, theirs: SubwordEncoder) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the pieces that two vocabularies share.
+    """Returns the rows of the pieces that two vocabularies share.
 
     Returns:
       (rows in ours, rows in theirs), int64 [n] each, of the same pieces.
@@ -295,10 +295,10 @@ def shared_rows(ours: SubwordEncoder, theirs: SubwordEncoder) -> tuple[np.ndarra
 
 
 def find_checkpoint(origin: str) -> tuple[run_directory.RunDirectory, pathlib.Path]:
-    """Finds the checkpoint that ``--warm_start_from`` means, and the run that it belongs to.
+    """Returns the run, and the checkpoint in it, that ``--warm_start_from`` refers to.
 
     Raises:
-      UserError: There is none, or it lies in no run directory.
+      UserError: There is no such checkpoint, or it is not in a run directory.
     """
     path = pathlib.Path(origin)
     for folder in (path, *path.parents):
@@ -333,7 +333,7 @@ def vocabulary_sides(model: Any) -> dict[str, str]:
 
 
 def _choice(run: run_directory.RunDirectory, path: pathlib.Path, origin: str) -> str:
-    """Returns which checkpoint of its run was found for what was asked, and which averages or better ones there are."""
+    """Returns which checkpoint of its run was found for the request, and which best or averaged ones there also are."""
     names = {run.checkpoints_dir: "last", run.best_dir: "best", run.averaged_dir: "averaged"}
     there = {folder: checkpoints.list_checkpoints(folder) for folder in names}
     info, folder = checkpoints.read_info(path), path.parent
@@ -353,7 +353,7 @@ def _choice(run: run_directory.RunDirectory, path: pathlib.Path, origin: str) ->
 
 
 def _together(names: Iterable[str]) -> str:
-    """Joins names; those of several layers that differ in the layer's number alone are one, with their count."""
+    """Joins names; those that differ only in the number of a layer are joined into one, with their count."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(re.sub(r"\blayer_\d+", "layer_*", name), []).append(name)
@@ -361,6 +361,6 @@ def _together(names: Iterable[str]) -> str:
 
 
 def _pieces(encoder: SubwordEncoder) -> list[tuple[str, str]]:
-    """Returns what tells every row: ``th`` of one kind of subwords is not ``th`` of another, special ids are equal."""
+    """Returns (kind of subwords, piece) for every row: ``th`` differs between kinds, but special ids do not."""
     pieces = encoder.pieces(range(encoder.vocab_size))
     return [("" if row < FIRST_TEXT_ID else encoder.kind, piece) for row, piece in enumerate(pieces)]

@@ -1,8 +1,8 @@
-"""The processes that train together (``MultiWorkerMirroredStrategy``): one step, one end, no waiting for lost workers.
+"""The processes that train together (``MultiWorkerMirroredStrategy``): they end together and detect lost workers.
 
-A collective operation waits for all workers. TensorFlow aborts it where a connection breaks, but not where a
-machine vanishes silently, and not while a worker computes alone (the chief's evaluations). So a thread asks the
-other workers' servers for a heartbeat, with TensorFlow's own call for it; where one gives none, the collective
+A collective operation waits for all workers. TensorFlow aborts it if a connection breaks, but not if a machine
+vanishes silently, and not while a worker computes on its own (the chief's evaluations). A thread therefore asks
+the other workers' servers for a heartbeat, with TensorFlow's own call. If one does not answer, the collective
 operations are aborted, and a process that is still there a few seconds later is killed.
 """
 
@@ -23,9 +23,9 @@ from t2t_ext.training import strategies
 EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: start it again
 PROBE_SECONDS = 1.0
 GRACE_SECONDS = 5.0  # for the main thread to end by itself
-_NAMING_SECONDS = 10.0  # for finding out which worker it was that broke a collective operation
+_NAMING_SECONDS = 10.0  # for finding out which worker broke a collective operation
 _LEAVE_SECONDS = 20.0
-# What broken connections and broken-off collective operations raise, here or in the worker that tells us.
+# Errors raised by broken connections and aborted collective operations, here or in the worker that reports them.
 _CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
 _BROKEN_OFF = ("Collective ops is aborted", "recvmsg:", "Socket closed", "Connection reset", "failed to connect")
 
@@ -37,7 +37,7 @@ class WorkerLostError(UserError):
 
 
 class Workers:
-    """This process and the others that train with it. With one process, everything here is trivial.
+    """This process and the others that train with it. With a single process, everything here is trivial.
 
     Attributes:
       count: How many processes there are.
@@ -45,11 +45,11 @@ class Workers:
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, timeout: float, resume_point: Callable[[], str]) -> None:
-        """Prepares; ``watching`` starts the thread.
+        """Prepares the object; ``watching`` starts the thread.
 
         Args:
-          strategy: Where the run computes.
-          timeout: A worker that gave no heartbeat for this long counts as lost, seconds.
+          strategy: The run's distribution strategy.
+          timeout: Seconds without a heartbeat after which a worker counts as lost.
           resume_point: Returns where a restarted run resumes, in words.
         """
         self._strategy = strategy
@@ -70,7 +70,7 @@ class Workers:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Watches the other workers inside the block; at its end waits until all of them are there.
+        """Watches the other workers inside the block; at its end, waits until all of them have reached it.
 
         Raises:
           WorkerLostError: The block failed because another worker is gone.
@@ -93,14 +93,14 @@ class Workers:
             self._done.set()
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Adds up numbers over all workers; all of them must call it, with as many numbers.
+        """Adds up numbers over all workers; all of them must call it with the same count of numbers.
 
         Returns:
           The sums, exact for integers below 2^53, the same on every worker.
         """
         if not self._peers:
             return list(values)
-        # Each of a worker's replicas contributes, so each number comes that many times.
+        # Each of a worker's replicas contributes, so each number is counted that many times.
         local = self._strategy.num_replicas_in_sync // self.count
         return (self._summed(tf.constant(values, tf.float64)).numpy() / local).tolist()
 
@@ -116,7 +116,7 @@ class Workers:
         """Checks that all workers were started with the same settings, given in one text.
 
         Raises:
-          UserError: They differ; every worker raises it.
+          UserError: The settings differ; every worker raises it.
         """
         mine = zlib.crc32(settings.encode())
         different = self.sum([float(self.of_chief(mine) != mine and i == self.index) for i in range(self.count)])
@@ -130,7 +130,7 @@ class Workers:
     @tf.function(autograph=False)
     def _summed(self, values: tf.Tensor) -> tf.Tensor:
         def on_replica(values: tf.Tensor) -> tf.Tensor:
-            # The sum goes where its input is: identity puts that on the replica's device.
+            # The sum is placed where its input is, and identity puts the input on the replica's device.
             return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
 
         return self._strategy.experimental_local_results(self._strategy.run(on_replica, args=(values,)))[0]
@@ -158,7 +158,7 @@ class Workers:
         return ""
 
     def _end(self, why: str) -> None:
-        """Breaks off collective operations; ends the process if the main thread does not."""
+        """Aborts collective operations; ends the process if the main thread does not."""
         self._lost = why
         with contextlib.suppress(tf.errors.OpError):
             compat.abort_collective_operations(why)
@@ -166,17 +166,17 @@ class Workers:
             return
         sys.stdout.flush()
         print(f"error: {self._message(why)}", file=sys.stderr, flush=True)
-        # Whatever the main thread does: all files are complete or not there at any moment.
+        # Safe whatever the main thread is doing: at any moment, files are either complete or not there.
         os._exit(EXIT_STATUS)
 
     def _why(self, error: Exception) -> str:
-        """Returns what to tell the user about an error of TensorFlow's; empty if no other worker caused it."""
+        """Returns what to tell the user about a TensorFlow error; empty if no other worker caused it."""
         text = str(error)
         broken_off = isinstance(error, _CONNECTION_ERRORS) or any(words in text for words in _BROKEN_OFF)
         deadline = time.monotonic() + (_NAMING_SECONDS if broken_off else 0.0)
         while not self._lost:
             for peer in self._peers:
-                # Twice: a server that is busy may miss one.
+                # Twice, since a busy server may miss one.
                 if self._probe(peer) and (trouble := self._probe(peer)):
                     return self._message(f"{self._describe(peer)} is gone ({trouble})")
             if time.monotonic() > deadline:
