@@ -1,8 +1,8 @@
 """``batch_size=auto``: finds the largest batch whose training step fits the device, in a child process.
 
 The child (``t2t_ext.training.batch_size_probe``) makes real steps on the largest batches of the plan for one size
-after the other: doubled while they fit, then bisected. Where a child runs out of memory, is killed for it, or takes
-more than it may, the size does not fit. The trainer's own process has touched no device by then. Imports no TensorFlow.
+after the other: doubled while they fit, then bisected. A size does not fit if a child runs out of memory, is killed for
+it, or takes more than it may. The trainer's own process has touched no device by then. Imports no TensorFlow.
 """
 
 import collections
@@ -24,13 +24,13 @@ from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.errors import UserError
 from t2t_ext.training import available_memory, setup_run
 
-# Of the memory available when probing begins; the rest is for evaluations, fragmentation and other programs.
+# Share of the memory available when probing begins; the rest is for evaluations, fragmentation and other programs.
 HOST_SHARE = 0.8
-# Of the size that fits a GPU: its allocator fragments with changing shapes, and evaluations have buffers of their own.
+# Share of the size that fits a GPU: its allocator fragments with changing shapes, and evaluations need own buffers.
 DEVICE_SHARE = 0.9
 FIRST_SIZE = 1024  # tokens
 SMALLEST_SIZE = 64
-# A step of fewer pairs on average is hardly meant; as many as Keras's own default of a batch are proposed.
+# Fewer pairs per step on average are hardly intended; the hint then proposes as many as Keras's default batch size.
 _FEW_PAIRS, _USUAL_PAIRS = 8, 32
 _LOOK_SECONDS = 0.05
 _MEMORY_WORDS = re.compile("bad_alloc|out[ _]of[ _]memory|resource_?exhausted|memoryerror", re.IGNORECASE)
@@ -40,10 +40,10 @@ Say = Callable[[str], None]
 
 
 def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
-    """Puts a number for ``batch_size=auto``; a run that has one already is returned as it is.
+    """Replaces ``batch_size=auto`` by a number; a run that already has a number is returned unchanged.
 
-    The number is in the hparams of the run that is returned, how it was found in its origins. The child process
-    resolves what was asked for again. ``say`` is told how probing goes.
+    The hparams of the returned run contain the number, and its origins say how it was found. The child process resolves
+    the user's request again. ``say`` receives messages about the progress of probing.
 
     Raises:
       UserError: Several machines or a TPU take part, or not even the smallest batch fits.
@@ -58,7 +58,7 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
         say("batch_size=auto: probing what fits, in a process of its own")
         needs = prober.needs()
         least, longest = (-(-needs[name] // SMALLEST_SIZE) * SMALLEST_SIZE for name in ("shortest", "longest"))
-        # A smaller first size would leave out the longest pairs. Without max_length one line may be of any length.
+        # A smaller first size would leave out the longest pairs. Without max_length, a single line may have any length.
         first = max(FIRST_SIZE, longest if run.hparams.max_length else least)
         allowed = HParams.__dataclass_fields__["batch_size"].metadata["maximum"]
         size = largest_that_fits(prober.fits, min(needs["most"], allowed), first, least)
@@ -79,12 +79,12 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
 
 
 def hint(batch_size: int, pairs: float, batches: int) -> str:
-    """Returns what to say where steps have few pairs on average: who means sentences gets that many tokens.
+    """Returns a hint if steps have few pairs on average, as if ``batch_size`` was meant in sentences; otherwise "".
 
     Args:
-      batch_size: Of the run.
-      pairs: Of a step, on average.
-      batches: Of an epoch. One that holds all pairs cannot get more of them.
+      batch_size: The run's batch size in tokens.
+      pairs: Average number of pairs per step.
+      batches: Number of batches per epoch. A single one holds all pairs already.
     """
     if pairs >= _FEW_PAIRS or batches == 1:
         return ""
@@ -98,14 +98,14 @@ def hint(batch_size: int, pairs: float, batches: int) -> str:
 def hint_of_filling(
     hparams: HParams, share: int, row_multiple: int, *, merged: bool = False, on_cpu: bool = False
 ) -> str:
-    """Returns what to say where empty rows and padding make a replica compute more than ``batch_size`` at once.
+    """Returns a hint if empty rows and padding make a replica compute more than ``batch_size`` at once; otherwise "".
 
     Args:
-      hparams: Of the run.
+      hparams: The run's hparams.
       share: Padded tokens of the largest share of a part of a batch; ``parallel_slices`` of them are computed at once.
-      row_multiple: Number that the rows of a part are filled up to a multiple of; 1: none is filled up.
+      row_multiple: The rows of each part are filled up to a multiple of this number; 1: none is filled up.
       merged: Whether the parts of a batch are merged, as for XLA.
-      on_cpu: Whether a CPU trains, for which padding costs as much as text.
+      on_cpu: Whether training runs on a CPU, where padding takes as long as text.
     """
     at_once = share * hparams.parallel_slices
     if at_once <= hparams.batch_size:
@@ -129,10 +129,12 @@ def hint_of_filling(
 def largest_that_fits(
     fits: Callable[[int], bool], most: int, first: int = FIRST_SIZE, least: int = SMALLEST_SIZE
 ) -> int | None:
-    """Searches the largest size that fits, to within an eighth: a multiple of ``SMALLEST_SIZE`` tokens, or ``most``.
+    """Returns the largest size that fits, to within an eighth: a multiple of ``SMALLEST_SIZE`` tokens, or ``most``.
+
+    The result is None if not even ``least`` fits.
 
     Args:
-      fits: Says whether a size fits; what is larger than one that does not does not fit either.
+      fits: Returns whether a size fits; if one does not, no larger size does.
       most: The largest size that makes sense.
       first: The size that is tried first.
       least: The smallest size that makes sense, a multiple of ``SMALLEST_SIZE``.
@@ -158,11 +160,11 @@ def largest_that_fits(
 
 
 class Prober:
-    """Asks children whether sizes fit; a new child is started where the one before has ended.
+    """Asks child processes whether sizes fit; starts a new child if the previous one has ended.
 
     Attributes:
-      results: Size -> what the child told about it, for those that fit.
-      last_failure: Why the last size that did not fit did not.
+      results: Size -> the child's answer, for sizes that fit.
+      last_failure: Why the last failing size did not fit.
     """
 
     def __init__(self, config: TrainConfig, limit: int | None, say: Say) -> None:
@@ -178,7 +180,7 @@ class Prober:
         """Returns ``shortest`` and ``longest``, tokens of those pairs, and ``most``, the largest size that makes sense.
 
         Raises:
-          UserError: The run cannot be made, or not even its model fits.
+          UserError: The run cannot be set up, or not even its model fits.
         """
         answer = self._ask(0)
         if "failure" in answer:
@@ -189,7 +191,7 @@ class Prober:
         return answer
 
     def fits(self, size: int) -> bool:
-        """Tries a size.
+        """Tries a size and returns whether it fits.
 
         Raises:
           UserError: Something else is wrong with the run.
@@ -251,8 +253,8 @@ class _Child:
         """Returns the child's answer about a size; ``{"failure": why}`` if it does not fit.
 
         Raises:
-          UserError: The child reported one.
-          RuntimeError: It failed for another reason than memory.
+          UserError: The child reported a ``UserError``.
+          RuntimeError: The child failed for a reason other than memory.
         """
         self._send(size)
         while True:
@@ -276,13 +278,13 @@ class _Child:
         self._process.wait()
         for reader in self._readers:
             reader.join()
-        with contextlib.suppress(OSError):  # what could not be sent any more
+        with contextlib.suppress(OSError):  # a message that could no longer be sent
             self._stdin.close()
         self._stdout.close()
         self._stderr.close()
 
     def _send(self, message: Any) -> None:
-        with contextlib.suppress(BrokenPipeError):  # how it ended is found when it is asked
+        with contextlib.suppress(BrokenPipeError):  # the next question finds out how the child ended
             self._stdin.write(json.dumps(message) + "\n")
             self._stdin.flush()
 
@@ -292,7 +294,7 @@ class _Child:
         self._lines.put("")
 
     def _exit_reason(self) -> dict[str, Any]:
-        """Returns the failure if the process exited for lack of memory; raises otherwise."""
+        """Returns the failure if the process exited for lack of memory; otherwise raises ``RuntimeError``."""
         status = self._process.wait()
         for reader in self._readers:
             reader.join()

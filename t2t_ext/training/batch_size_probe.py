@@ -1,8 +1,8 @@
-"""The child process of ``batch_size=auto``: makes training steps with the batch sizes that it is told.
+"""The child process of ``batch_size=auto``: makes training steps with the batch sizes that it is given.
 
-It reads lines of JSON: first a ``TrainConfig`` (and the parent's process id), then one batch size a line. To each size
-it answers with one line: ``peak`` (bytes), ``device``, ``shape`` and ``seconds`` (of its largest batch);
-``{"failure": why}`` if memory ran out, and ``{"user_error": text}``. To 0 it answers with what the data need: ``most``
+It reads lines of JSON: first a ``TrainConfig`` (and the parent's process id), then one batch size per line. It answers
+each size with one line: ``peak`` (bytes), ``device``, ``shape`` and ``seconds`` (of the slowest batch);
+``{"failure": why}`` if memory ran out; or ``{"user_error": text}``. It answers 0 with what the data need: ``most``
 (the largest size that makes sense), ``shortest`` and ``longest`` (tokens of the shortest and of the longest pair).
 """
 
@@ -25,7 +25,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.training import available_memory, setup_run, strategies
 from t2t_ext.training.session import Session
 
-_ANY_SIZE = 1 << 20  # tokens; only until the first size is told
+_ANY_SIZE = 1 << 20  # tokens; only until the first size is given
 _PR_SET_PDEATHSIG = 1
 
 
@@ -33,10 +33,10 @@ class Probe:
     """Makes steps with batches of any size on a fresh model."""
 
     def __init__(self, config: TrainConfig) -> None:
-        """Makes the model and reads the data; nothing is written.
+        """Builds the model and reads the data; nothing is written.
 
         Raises:
-          UserError: The run cannot be made.
+          UserError: The run cannot be set up.
         """
         run = setup_run.resolve(config)
         if run.settings.deterministic:
@@ -49,14 +49,14 @@ class Probe:
         self._pipeline = self._session.pipeline
 
     def needs(self) -> dict[str, Any]:
-        """Returns the sizes that the data need, at which every pair of at most ``max_length`` takes part."""
+        """Returns the sizes that the data need so that every pair of at most ``max_length`` takes part."""
         planner = self._pipeline.planner
         parts = self._session.strategy.num_replicas_in_sync * self._hparams.gradient_accumulation_steps
         shortest, longest = planner.sizes
         return {"most": -(-planner.largest_budget // parts), "shortest": shortest, "longest": longest}
 
     def steps(self, size: int) -> dict[str, Any]:
-        """Makes a step with each of the largest batches for a ``batch_size`` (tokens); returns the child's answer."""
+        """Makes a step with each of the largest batches for a ``batch_size`` in tokens; returns the child's answer."""
         session = self._session
         shortest = self._pipeline.planner.sizes[0]
         if size < shortest:
@@ -86,9 +86,9 @@ class Probe:
 def largest_batches(plan: batching.EpochPlan, target_sides: int = 1, parts: int = 1) -> list[int]:
     """Returns the numbers of the batches of an epoch that are largest in one way or another.
 
-    Which one takes most memory depends on the model: positions (activations), rows times squared lengths (attention),
-    target positions (logits). The ``target_sides`` of an example attend to the source and to each other; a batch has so
-    many ``parts``.
+    The batch that takes the most memory depends on the model: it has the most positions (activations), rows times
+    squared lengths (attention), or target positions (logits). The ``target_sides`` of an example attend to the source
+    and to each other. A batch has ``parts`` parts.
     """
     rows, inputs, targets = (
         np.asarray(field, np.float64) for field in (plan.rows, plan.input_widths, plan.target_widths)
@@ -99,14 +99,14 @@ def largest_batches(plan: batching.EpochPlan, target_sides: int = 1, parts: int 
 
 
 def main() -> None:
-    """Answers until its input ends."""
-    # What libraries print must not get between the answers.
+    """Answers until standard input ends."""
+    # Output of libraries must not get between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     request = json.loads(sys.stdin.readline())
     if sys.platform == "linux":  # the kernel kills this process when its parent ends, however that happens
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != request.pop("parent"):  # it has ended already
+    if os.getppid() != request.pop("parent"):  # the parent has already ended
         raise SystemExit(1)
     probe = None
     for line in sys.stdin:

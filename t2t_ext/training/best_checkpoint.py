@@ -1,4 +1,4 @@
-"""``RUN/best``: a copy of the best checkpoint's weights. Which one it is, is a function of the run's records."""
+"""``RUN/best``: a copy of the best checkpoint's weights. The run's records determine which checkpoint is the best."""
 
 import contextlib
 import pathlib
@@ -10,10 +10,10 @@ from t2t_ext.training.records import Best, Record, best_weights_of
 
 
 def find(run: RunDirectory, evaluations: list[Record], metric: str) -> Best | None:
-    """Returns the best evaluation whose weights the run still has; None before the first.
+    """Returns the best evaluation whose weights the run still has; None if there is none.
 
-    Of equal ones it is that with the lowest loss. The weights of the best by another metric than the run has watched
-    so far may be gone.
+    Of equal ones, it is the one with the lowest loss. If the metric is not the one that the run has watched so far, the
+    weights of its best evaluation may be gone.
     """
     folders = (run.checkpoints_dir, run.best_dir)
     there = {path.name for folder in folders for path in checkpoints.list_checkpoints(folder)}
@@ -21,7 +21,7 @@ def find(run: RunDirectory, evaluations: list[Record], metric: str) -> Best | No
 
 
 def without_a_best(run: RunDirectory, evaluations: list[Record], metric: str) -> str:
-    """Returns what to say where no evaluation so far can choose the best by a metric, as of a new one; else ""."""
+    """Returns a message if no evaluation so far can choose the best by a metric, such as a new one; otherwise ""."""
     if not evaluations or find(run, evaluations, metric) is not None:
         return ""
     kept = [str(checkpoints.checkpoint_step(path)) for path in checkpoints.list_checkpoints(run.best_dir)]
@@ -33,7 +33,7 @@ def without_a_best(run: RunDirectory, evaluations: list[Record], metric: str) ->
 
 
 def keep(run: RunDirectory, best: Best, metric: str) -> None:
-    """Copies the best checkpoint to ``RUN/best`` if it is not there, and removes all others from there."""
+    """Copies the best checkpoint to ``RUN/best`` if it is not there yet, and removes all others from that folder."""
     name = checkpoints.checkpoint_name(best.step)
     source, kept = run.checkpoints_dir / name, run.best_dir / name
     if not kept.is_dir():
@@ -41,7 +41,7 @@ def keep(run: RunDirectory, best: Best, metric: str) -> None:
         groups = {group: checkpoints.load_arrays(source, group) for group in info.groups if group != "training"}
         checkpoints.save_checkpoint(run.best_dir, best.step, **groups, metadata={"metric": metric, metric: best.value})
     for other in checkpoints.list_checkpoints(run.best_dir):
-        # Newer ones are there, too, where another metric chose them, or where the run resumed before them.
+        # They may also be newer, if another metric chose them or the run resumed before them.
         if other != kept:
             _remove(other)
 
@@ -49,7 +49,7 @@ def keep(run: RunDirectory, best: Best, metric: str) -> None:
 def forget(run: RunDirectory, step: int) -> None:
     """Removes a step from ``RUN/best``, before an evaluation of it is recorded.
 
-    It is there where a run resumed before it, and on a GPU its weights are not the same again.
+    It is there if the run resumed before that step; on a GPU, the weights do not come out the same again.
     """
     _remove(run.best_dir / checkpoints.checkpoint_name(step))
 

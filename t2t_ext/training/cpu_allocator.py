@@ -1,23 +1,23 @@
-"""Says whether another memory allocator would make a training on this CPU faster.
+"""Says whether another memory allocator would make training on this CPU faster.
 
-A step allocates thousands of tensors below 256 KB, for which TensorFlow asks the C library. In a profile, glibc's
-``_int_malloc`` alone took 13 % of all time, all of jemalloc 3 % (docs/results/speed.md).
+A step allocates thousands of tensors below 256 KB, which TensorFlow requests from the C library. In a profile, glibc's
+``_int_malloc`` alone took 13 % of the total time, all of jemalloc 3 % (docs/results/speed.md).
 """
 
 import pathlib
 
-# Parameters from which a training takes long enough for it to matter.
+# Models with fewer parameters do not train long enough for it to matter.
 _FEWEST_PARAMETERS = 1_000_000
 _FASTER = ("jemalloc", "tcmalloc", "mimalloc")
 _MAPS = pathlib.Path("/proc/self/maps")
 
 
 def hint(parameters: int, maps: pathlib.Path = _MAPS) -> str:
-    """Returns how to get a faster allocator where this process has that of glibc, else nothing.
+    """Returns how to get a faster allocator if this process uses that of glibc, otherwise "".
 
     Args:
-      parameters: The model's number of them; for small models it is not worth the trouble.
-      maps: Names the libraries of this process, on Linux; without the file nothing is said.
+      parameters: The model's number of parameters; for small models it is not worth the trouble.
+      maps: The file that lists this process's libraries, on Linux; without it the result is "".
     """
     if parameters < _FEWEST_PARAMETERS:
         return ""

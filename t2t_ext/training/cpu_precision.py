@@ -1,7 +1,7 @@
 """Says whether a CPU trains faster in the other precision: some multiply bfloat16 twice as fast, some half as fast.
 
-That a CPU has the instructions (AVX512-BF16) does not tell: an AMD EPYC is faster with them, an Intel Xeon without its
-AMX units slower. So it is measured, in some 50 milliseconds.
+The presence of the instructions (AVX512-BF16) does not tell: with them an AMD EPYC is faster, but an Intel Xeon without
+AMX units is slower. The speed is therefore measured, which takes some 50 milliseconds.
 """
 
 import time
@@ -9,21 +9,21 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-# Other operations of a step take as long in both, so a small difference of the products says nothing.
+# The other operations of a step take equally long in both, so a small difference of the products says nothing.
 _CLEARLY = 1.3
-# Parameters from which products take most of a step's time.
+# From this many parameters on, matrix products take most of a step's time.
 _FEWEST_PARAMETERS = 1_000_000
 _SIDE, _ROUNDS = 512, 7
 _OTHER = {"float32": "mixed_bfloat16", "mixed_bfloat16": "float32"}
 
 
 def hint(precision: str, parameters: int, seconds: Callable[[tf.DType], float] | None = None) -> str:
-    """Returns what to say where the other precision's products are clearly faster on this CPU, else nothing.
+    """Returns a hint if the other precision's matrix products are clearly faster on this CPU, otherwise "".
 
     Args:
-      precision: That of the hparams.
-      parameters: The model's number of them; small models are not worth the measurement.
-      seconds: Measures a product of a type; ``product_seconds`` unless a test says otherwise.
+      precision: The precision in the hparams.
+      parameters: The model's number of parameters; small models are not worth the measurement.
+      seconds: Measures a product in a dtype; ``product_seconds`` unless a test replaces it.
     """
     if precision not in _OTHER or parameters < _FEWEST_PARAMETERS:
         return ""
@@ -40,7 +40,7 @@ def hint(precision: str, parameters: int, seconds: Callable[[tf.DType], float] |
 
 
 def product_seconds(dtype: tf.DType) -> float:
-    """Returns the shortest time, in seconds, of a product of two square matrices on the CPU."""
+    """Returns the shortest of several times, in seconds, of a product of two square matrices on the CPU."""
     with tf.device("/CPU:0"):
         matrix = tf.cast(tf.ones((_SIDE, _SIDE)), dtype)
         shortest = float("inf")

@@ -1,4 +1,4 @@
-"""Metrics of the development set that a run can be steered by. This module imports no TensorFlow."""
+"""Metrics of the development set that can choose a run's best checkpoint and end it. Imports no TensorFlow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _BEST, _EARLY_STOPPING = "best_checkpoint_metric", "eval_early_stopping_metric"
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings whose default depends on what is given: without translations the loss chooses the best."""
+    """Returns settings whose default depends on the given ones: without translations, the loss chooses the best."""
     without = given.get("eval_bleu_sentences", 0) < 0 and _BEST not in given
     return {_BEST: "loss"} if without else {}
 
@@ -26,7 +26,7 @@ def check(settings: TrainingSettings) -> None:
     """Checks that the metrics that choose the best checkpoint and stop the run exist and will be computed.
 
     Raises:
-      UserError: There is no such metric, it needs a package that is missing, or translations that are switched off.
+      UserError: A metric does not exist, or needs a missing package or translations that are switched off.
     """
     watched = _watched(settings)
     for name in (_BEST, _EARLY_STOPPING):
@@ -42,7 +42,7 @@ def check(settings: TrainingSettings) -> None:
                 f"--{name}=loss with it."
             )
         if metric in protocols.dev_labels():
-            protocols.protocol(protocols.with_label(metric))  # whether it can be used here
+            protocols.protocol(protocols.with_label(metric))  # raises if it cannot be used here
 
 
 def scored_by(settings: TrainingSettings, scoring: str) -> tuple[str, ...]:
@@ -57,6 +57,6 @@ def scored_by(settings: TrainingSettings, scoring: str) -> tuple[str, ...]:
 
 
 def _watched(settings: TrainingSettings) -> dict[str, str]:
-    """Returns the settings that name a metric and are in use, and their metrics."""
+    """Returns the settings in use that name a metric: setting -> metric."""
     names = (_BEST, _EARLY_STOPPING) if settings.eval_early_stopping_steps > 0 else (_BEST,)
     return {name: getattr(settings, name) for name in names}

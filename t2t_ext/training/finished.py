@@ -1,4 +1,4 @@
-"""A run that has made its steps: said at once, before TensorFlow starts. Imports no TensorFlow."""
+"""Detects that a run has already made its steps, before TensorFlow starts. Imports no TensorFlow."""
 
 import os
 
@@ -8,23 +8,23 @@ from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import best_checkpoint, records
 from t2t_ext.training.setup_run import ResolvedRun
 
-_FOLDERS = ("data_dir", "t2t_usr_dir", "problem_options")  # of a run, which may be others when it is resumed
+_FOLDERS = ("data_dir", "t2t_usr_dir", "problem_options")  # of a run; may be different when it is resumed
 
 
 def message(run: ResolvedRun) -> str:
-    """Returns what to say of a run that is at its ``train_steps`` or beyond and leaves nothing to do; else "".
+    """Returns a message if a run is at its ``train_steps`` or beyond and nothing is left to do; otherwise "".
 
-    There is something to do where a setting changes, such as the metric of the best checkpoint, or a folder that is to
-    be stored, or where the last evaluation, or what follows it, was interrupted.
+    Something is left to do if a setting changes, such as the metric of the best checkpoint, or a folder that must be
+    stored, or if the last evaluation, or what follows it, was interrupted.
     """
     stored, settings = run.stored, run.settings
-    # Workers of TF_CONFIG meet first: each alone would not know what the others find.
+    # Workers of TF_CONFIG must connect first: a single one does not know what the others find.
     if stored is None or os.environ.get("TF_CONFIG"):
         return ""
     now, before = run.config.training, stored.config.training
     if any(now[name] != before.get(name) for name in now if name != "train_steps"):
         return ""
-    if run.config.hparams != stored.config_now().hparams:  # batches of other devices, which training checks
+    if run.config.hparams != stored.config_now().hparams:  # such as batches for other devices, which training checks
         return ""
     if any(getattr(run.config, name) != getattr(stored.config, name) for name in _FOLDERS):
         return ""
@@ -39,7 +39,7 @@ def message(run: ResolvedRun) -> str:
 
 
 def _last_step(run: RunDirectory) -> int | None:
-    """Returns the step of the last checkpoint; None of a run that has none, or a damaged one."""
+    """Returns the step of the last checkpoint; None if there is none or it is damaged."""
     found = checkpoints.list_checkpoints(run.path)
     if not found:
         return None
@@ -50,7 +50,7 @@ def _last_step(run: RunDirectory) -> int | None:
 
 
 def _is_complete(run: ResolvedRun, stored: RunDirectory, step: int) -> bool:
-    """Returns whether the last step was evaluated, the best checkpoint kept and old ones deleted."""
+    """Returns whether the last step was evaluated, the best checkpoint kept and old checkpoints deleted."""
     evaluations = [each for each in records.read(stored.metrics_path, step) if each["kind"] == "eval"]
     if not any(each["step"] == step for each in evaluations):
         return False

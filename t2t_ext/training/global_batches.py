@@ -1,4 +1,4 @@
-"""Another number of replicas: a run may resume if the global batches stay what they were. Imports no TensorFlow."""
+"""Lets a run resume with another number of replicas if the global batches stay the same. Imports no TensorFlow."""
 
 import pathlib
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _FACTORS = ("replicas", "batch_size", "gradient_accumulation_steps")
 
 
 def describe(hparams: Any, replicas: int, planner: Any) -> dict[str, Any]:
-    """Returns what is kept with a checkpoint: the factors of the global batch's size, pairs, and a hash of the plan."""
+    """Returns what a checkpoint records: the factors of the global batch size, the pairs, and a hash of the plan."""
     return {
         "replicas": replicas,
         "batch_size": hparams.batch_size,
@@ -28,17 +28,17 @@ def check(
     with_sizes: WithSizes,
     say: Callable[[str], None],
 ) -> None:
-    """Checks that a run would resume with the batches that it would have had.
+    """Checks that a run would resume with the batches that it would have had without interruption.
 
     Args:
-      path: The checkpoint that it would resume from.
-      now: What ``describe`` returns of it now.
-      with_sizes: Returns what it would with another ``batch_size`` and ``gradient_accumulation_steps``; a ``UserError``
-        where these are not allowed.
-      say: Is told about changes that do no harm.
+      path: The checkpoint that the run would resume from.
+      now: What ``describe`` returns for the run now.
+      with_sizes: Returns what ``describe`` would return with another ``batch_size`` and
+        ``gradient_accumulation_steps``; raises a ``UserError`` if these are not allowed.
+      say: Receives messages about harmless changes.
 
     Raises:
-      UserError: The global batches would be others; says what gives the same ones.
+      UserError: The global batches would be different; the message says what keeps them the same.
     """
     info = checkpoints.read_info(path)
     before = info.metadata
@@ -77,12 +77,12 @@ def _tokens(factors: dict[str, Any]) -> int:
 
 
 def _other_pairs(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Returns whether other pairs fit one replica's batch."""
+    """Returns whether different pairs fit one replica's batch."""
     return bool(before["pairs"] != now["pairs"])
 
 
 def _other_groups(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Returns whether batch_size groups pairs otherwise: buckets of static shapes end there where max_length is 0."""
+    """Returns whether another batch_size groups pairs differently: it limits the static buckets if max_length is 0."""
     return bool(before["batches"] != now["batches"] and before["batch_size"] != now["batch_size"])
 
 
@@ -94,7 +94,7 @@ def _product(factors: dict[str, Any]) -> str:
 
 
 def _advice(before: dict[str, Any], now: dict[str, Any], with_sizes: WithSizes) -> str:
-    """Returns which hparams keep the global batch: the old slices in another number, or slices of another size."""
+    """Returns which hparams keep the global batch: another number of the old slices, or slices of another size."""
     wanted, replicas = _tokens(before), now["replicas"]
     pairs = [
         (size, wanted // (replicas * size))
@@ -110,7 +110,7 @@ def _advice(before: dict[str, Any], now: dict[str, Any], with_sizes: WithSizes) 
     def keeps(size: int, accumulated: int) -> bool:
         try:
             then = with_sizes(size, accumulated)
-        except UserError:  # of length_groups, or no pair is short enough
+        except UserError:  # because of length_groups, or no pair is short enough
             return False
         return not _other_pairs(before, then) and not _other_groups(before, then)
 

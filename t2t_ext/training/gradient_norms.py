@@ -1,7 +1,8 @@
-"""Gradient norms of a checkpoint's layers on batches that are the same for all models, without dropout.
+"""Measures the gradient norms of a checkpoint's layers, without dropout, on batches that are the same for all models.
 
-What training logs (``RUN/gradient_norms.jsonl``) is of other weights at every step, of other batches and under dropout.
-This is for comparing models at one moment: the loss of each batch, its gradient, and the norms of the gradient's parts.
+The norms that training logs (``RUN/gradient_norms.jsonl``) come from other weights and batches at every step, and from
+passes with dropout. This module compares models at one moment: the loss of each batch, its gradient, and the norms of
+the gradient's parts.
 """
 
 import dataclasses
@@ -30,10 +31,10 @@ class ProbedNorms:
     """Norms of d(mean loss of a batch)/d(parameters of a part).
 
     Attributes:
-      of_batches: Part, or ``all``, -> float64 [batches].
+      of_batches: Part, or ``all``, -> the norm for each batch, float64 [batches].
       together: Part -> the norm of the gradient of the mean loss over all batches at once.
-      loss: Mean loss of all labels, nats.
-      labels: How many these are.
+      loss: Mean loss over all labels, in nats.
+      labels: Number of labels.
     """
 
     of_batches: Mapping[str, np.ndarray]
@@ -50,12 +51,12 @@ def fixed_batches(
     Args:
       store: The pairs.
       hparams: How batches are planned and what targets are made of.
-      batch_size: Most tokens of one, padded.
-      count: How many; all, where there are fewer.
-      target_sides: Of the model.
+      batch_size: Maximum number of padded tokens per batch.
+      count: How many batches; all of them if there are fewer.
+      target_sides: The number of target sides of the model.
 
     Raises:
-      UserError: There are no pairs, or not the targets that a model with two sides needs.
+      UserError: There are no pairs, or the targets that a model with two sides needs are missing.
     """
     two = target_sides == 2
     examples = target_variants.examples_of(store, hparams, 2) if two else target_variants.gold_examples(store)
@@ -63,7 +64,7 @@ def fixed_batches(
     total = int(dataset.cardinality())
     if total <= 0:
         raise UserError("There is no pair in this split that a gradient could be taken of.")
-    # They come in the order of their lengths.
+    # Batches are sorted by length, so random ones are chosen.
     chosen = set(np.random.default_rng(0).permutation(total)[:count].tolist())
     found = []
     for number, batch in enumerate(dataset):
@@ -80,9 +81,9 @@ def probe(
     batches: Sequence[Batch],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ProbedNorms:
-    """Computes the gradient norms of a model's parts on batches as from ``fixed_batches``; nothing is changed in it.
+    """Computes the gradient norms of a model's parts on batches from ``fixed_batches``; the model stays unchanged.
 
-    ``progress`` is called with (batches done, batches in all).
+    ``progress`` is called with (batches done, total batches).
     """
     named = model.named_variables()
     variables = list(named.values())
@@ -115,7 +116,7 @@ def probe(
 
 
 def _norms(gradients: list[np.ndarray], groups: Mapping[str, list[int]]) -> dict[str, float]:
-    """Returns the norm of all gradients and of each group of them."""
+    """Returns the norm of all gradients together and of each group of them."""
     squares: list[Any] = [np.vdot(gradient, gradient) for gradient in gradients]
     sums = {ALL: sum(squares), **{group: sum(squares[i] for i in places) for group, places in groups.items()}}
     return {name: float(np.sqrt(value)) for name, value in sums.items()}

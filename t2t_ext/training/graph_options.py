@@ -1,4 +1,4 @@
-"""How the graph of a training step is made in little time and memory: graph optimizers, garbage, free pages."""
+"""Saves time and memory when the graph of a training step is made: graph optimizers, garbage, free pages."""
 
 import contextlib
 import ctypes
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-# Of TensorFlow's graph optimizers (Grappler) those stay that remove nodes and that fuse products with bias and
-# activation. The others take seconds on the graph of a Transformer's training step and gain nothing on a CPU.
+# Of TensorFlow's graph optimizers (Grappler), those that remove nodes and those that fuse products with bias and
+# activation stay. These take seconds on the graph of a Transformer's training step and gain nothing on a CPU.
 _OPTIONS = {
     name: False
     for name in (
@@ -26,9 +26,9 @@ _OPTIONS = {
 
 @contextlib.contextmanager
 def few_graph_optimizers() -> Iterator[None]:
-    """Runs functions with the graph optimizers that are worth their time, where there is no GPU.
+    """Runs functions with only the graph optimizers that are worth their time, unless there is a GPU.
 
-    Every call of a function must be made with the same options, or it is prepared again.
+    Every call to a function must use the same options; otherwise TensorFlow prepares the function again.
     """
     if tf.config.list_physical_devices("GPU"):
         yield
@@ -44,7 +44,7 @@ def few_graph_optimizers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def collection_paused(when: bool) -> Iterator[None]:
-    """Pauses garbage collection: while a graph is made, it takes a tenth of the time and finds next to nothing."""
+    """Pauses garbage collection, which takes a tenth of the time while a graph is made and finds almost nothing."""
     pauses = when and gc.isenabled()
     if pauses:
         gc.disable()
@@ -61,7 +61,7 @@ def _is_no_retracing(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def retracing_expected() -> Iterator[None]:
-    """Leaves out TensorFlow's warning that a function is traced often: static shapes have a graph a bucket."""
+    """Suppresses TensorFlow's warning that a function is traced often: static shapes have one graph per bucket."""
     log = tf.get_logger()
     log.addFilter(_is_no_retracing)
     try:
@@ -73,7 +73,7 @@ def retracing_expected() -> Iterator[None]:
 def release_unused() -> None:
     """Collects garbage and returns the allocator's free pages (glibc only; elsewhere only the garbage is collected).
 
-    Tracing and preparing a graph leaves 150 MB of free pages between blocks that stay, which glibc would keep.
+    Tracing and preparing a graph leaves 150 MB of free pages between blocks that stay in use; glibc would keep them.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,8 +1,8 @@
 """Raw reads and writes of the component of a variable that belongs to the current replica.
 
 Every value that the training step writes is computed from all-reduced quantities, so each replica can write its
-own component without a merge, and all components stay bitwise equal. Inside ``tf.cond`` that matters: merge calls
-are not allowed there.
+own component without a merge, and all components stay bitwise equal. This matters inside ``tf.cond``, where merge
+calls are not allowed.
 """
 
 import tensorflow as tf
