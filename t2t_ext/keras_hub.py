@@ -1,4 +1,4 @@
-"""Runs as tasks of KerasHub: preset folders that ``t2t_ext-exporter --format=keras_hub`` writes.
+"""Makes runs available as KerasHub tasks, in preset folders that ``t2t_ext-exporter --format=keras_hub`` writes.
 
     import keras_hub
     import t2t_ext.keras_hub  # KerasHub finds the classes below
@@ -6,8 +6,8 @@
     task = keras_hub.models.Seq2SeqLM.from_preset("PRESET")
     task.generate(["Ein Satz."])
 
-What ``generate`` gives is what the decoder says, by the search and the decode hparams of the export. With a sampler of
-KerasHub (``task.compile(sampler="greedy")``), which keeps no keys and values of the past, it is the sampler's.
+``generate`` gives the same translations as the decoder, by the search and the decode hparams of the export. After
+``task.compile(sampler="greedy")``, a KerasHub sampler generates instead, without a key/value cache.
 
 Legend: B sentences, S source positions, T target positions, D width, V target vocabulary.
 """
@@ -40,14 +40,14 @@ _REGISTER = keras.saving.register_keras_serializable("t2t_ext")
 
 @_REGISTER
 class T2tBackbone(keras_hub.models.Backbone):
-    """A model of the garden whose decoder reads a start token (PAD) and the tokens so far.
+    """A t2t_ext model whose decoder reads a start token (PAD) and the tokens so far.
 
     Attributes:
       seq2seq: The model.
     """
 
     def __init__(self, model: str, seq2seq: dict[str, Any], dtype: Any = None, **kwargs: Any) -> None:
-        """Makes the model of a registered name from its config; see ``Seq2Seq.get_config``."""
+        """Builds the model with the registered name ``model`` from its config; see ``Seq2Seq.get_config``."""
         config = {**seq2seq, "name": "seq2seq"}
         if dtype is not None:
             config["dtype"] = keras.dtype_policies.get(dtype).name
@@ -64,12 +64,12 @@ class T2tBackbone(keras_hub.models.Backbone):
         self.model_name = model
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what ``from_config`` needs to make an equal backbone."""
+        """Returns the config from which ``from_config`` makes an equal backbone."""
         return {**super().get_config(), "model": self.model_name, "seq2seq": self.seq2seq.get_config()}
 
 
 class _Shifted(keras.layers.Layer):
-    """The features of a model at every position of what its decoder reads, which begins with a start token."""
+    """Computes a model's features at every position of the decoder's input, which begins with a start token."""
 
     def __init__(self, seq2seq: Seq2Seq, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -77,12 +77,12 @@ class _Shifted(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: "Inputs", training: bool = False) -> tf.Tensor:
-        """Returns float [B, T, D] for ids int32 [B, S] and [B, T] with their masks of real positions."""
+        """Returns features float [B, T, D] for ids int32 [B, S] and [B, T] and the masks of their real positions."""
         source, read = (
             tf.cast(inputs[f"{side}_token_ids"], tf.int32) * tf.cast(inputs[f"{side}_padding_mask"], tf.int32)
             for side in ("encoder", "decoder")
         )
-        # Position t depends on the targets before t only: what stands at the last is not read.
+        # Position t depends only on the targets before t, so the target at the last position is not read.
         targets = tf.pad(read[:, 1:], [[0, 0], [0, 1]], constant_values=PAD_ID)
         return self.seq2seq.features(source, targets, training=training)
 
@@ -94,9 +94,9 @@ class _Shifted(keras.layers.Layer):
 
 @_REGISTER
 class T2tTokenizer(keras_hub.tokenizers.Tokenizer):
-    """The text encoders of a run: text as people write it to ids and back, with all steps that prepare it.
+    """The text encoders of a run, which convert raw text to ids and back, with all steps that prepare it.
 
-    ``tokenize`` and ``detokenize`` are the target's, unless ``side="source"``.
+    ``tokenize`` and ``detokenize`` use the target's encoder, unless ``side="source"``.
     """
 
     backbone_cls = T2tBackbone
@@ -104,7 +104,7 @@ class T2tTokenizer(keras_hub.tokenizers.Tokenizer):
     def __init__(
         self, source: SubwordEncoder | None = None, target: SubwordEncoder | None = None, **kwargs: Any
     ) -> None:
-        """Takes the encoders of both sides; those of a preset come with its assets."""
+        """Takes the encoders of both sides; those of a preset are loaded with its assets."""
         kwargs.setdefault("dtype", "int32")
         super().__init__(**kwargs)
         self.file_assets = [f"{side}.model" for side in _SIDES]
@@ -116,7 +116,7 @@ class T2tTokenizer(keras_hub.tokenizers.Tokenizer):
 
     @property
     def special_token_ids(self) -> list[int]:
-        """The ids that are no text."""
+        """The ids that stand for no text: PAD and EOS."""
         return [PAD_ID, EOS_ID]
 
     def vocabulary_size(self) -> int:
@@ -136,13 +136,13 @@ class T2tTokenizer(keras_hub.tokenizers.Tokenizer):
         return self.get_vocabulary().index(token)
 
     def tokenize(self, inputs: Any, side: str = "target") -> Any:
-        """Returns the ids of texts [B], ragged int32 [B, None], without the end; of one text, int32 [None]."""
+        """Returns the ids of texts [B] without EOS, ragged int32 [B, None]; for a single text, int32 [None]."""
         texts = tf.convert_to_tensor(inputs, tf.string)
         encoder = self.encoders[side]
 
         def encoded(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             prepared = encoder.prepare([text.decode(errors="replace") for text in texts])
-            # A text without a visible character is empty, as it is for the decoder.
+            # A text without a visible character counts as empty, as in the decoder.
             visible = [text.strip() != "" for text in encoder.segment(prepared)]
             rows = [ids if seen else [] for ids, seen in zip(encoder.encode_batch(prepared), visible, strict=True)]
             return np.array([index for row in rows for index in row], np.int32), np.array([*map(len, rows)], np.int64)
@@ -153,7 +153,7 @@ class T2tTokenizer(keras_hub.tokenizers.Tokenizer):
         return tf.RaggedTensor.from_row_lengths(tf.ensure_shape(flat, [None]), tf.ensure_shape(lengths, [None]))
 
     def detokenize(self, inputs: Any, side: str = "target") -> Any:
-        """Returns the texts [B] of ids, ragged or padded [B, None]; of ids [None], one text."""
+        """Returns the texts [B] of ids, ragged or padded [B, None]; a single text for ids [None]."""
         encoder = self.encoders[side]
         ids = inputs if isinstance(inputs, tf.RaggedTensor) else tf.convert_to_tensor(inputs)
         single = ids.shape.rank == 1
@@ -178,20 +178,20 @@ class T2tTokenizer(keras_hub.tokenizers.Tokenizer):
 
 @_REGISTER
 class T2tSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
-    """Texts to padded ids; the source has an end and no start token, the target both."""
+    """Converts texts to padded ids; the source has only an end token, the target a start and an end token."""
 
     backbone_cls = T2tBackbone
     tokenizer_cls = T2tTokenizer
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what ``from_config`` needs to make an equal preprocessor; KerasHub's leaves the lengths out."""
+        """Returns the config for an equal preprocessor; KerasHub's own leaves out the sequence lengths."""
         lengths = {
             f"{side}_sequence_length": getattr(self, f"{side}_sequence_length") for side in ("encoder", "decoder")
         }
         return {**super().get_config(), **lengths}
 
     def build(self, input_shape: Any) -> None:
-        """Makes what packs both sides."""
+        """Creates the packers of both sides, the source's without a start token."""
         super().build(input_shape)
         self.encoder_packer.start_value = None
 
@@ -205,7 +205,7 @@ class T2tSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         decoder_sequence_length: int | None = None,
         sequence_length: int | None = None,
     ) -> Any:
-        """Returns (x, y, sample_weight) of texts ``encoder_text`` and ``decoder_text``; see KerasHub's class."""
+        """Returns (x, y, sample_weight) for texts ``encoder_text`` and ``decoder_text``; see KerasHub's class."""
         length = decoder_sequence_length or sequence_length or self.decoder_sequence_length
         source = self._packed("encoder", x["encoder_text"], encoder_sequence_length or self.encoder_sequence_length)
         ids, mask = self._packed("decoder", x["decoder_text"], length + 1).values()
@@ -220,7 +220,7 @@ class T2tSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         decoder_sequence_length: int | None = None,
         sequence_length: int | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Returns the ids of texts to translate, or of ``encoder_text`` and beginnings ``decoder_text``."""
+        """Returns the ids of texts to translate, or of ``encoder_text`` and target prefixes ``decoder_text``."""
         if not self.built:
             self.build(None)
         texts = tf.convert_to_tensor(x["encoder_text"] if isinstance(x, Mapping) else x, tf.string)
@@ -240,7 +240,7 @@ class T2tSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
 
 @_REGISTER
 class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
-    """A run as a task: ``generate``, ``fit``, ``evaluate``, ``save_to_preset``.
+    """A run as a KerasHub task: ``generate``, ``fit``, ``evaluate``, ``save_to_preset``.
 
     Attributes:
       decode_hparams: How ``generate`` searches, unless ``compile`` is given a sampler.
@@ -257,7 +257,7 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         decode_hparams: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Makes the task; ``decode_hparams`` by name, the defaults where there are none."""
+        """Builds the task; ``decode_hparams`` are given by name, and without them the defaults apply."""
         self.backbone = backbone
         self.preprocessor = preprocessor
         self.decode_hparams = DecodeHParams.from_dict(decode_hparams) if decode_hparams else DecodeHParams()
@@ -268,7 +268,7 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         """Does nothing: the backbone has all variables."""
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what ``from_config`` needs to make an equal task."""
+        """Returns the config from which ``from_config`` makes an equal task."""
         return {**super().get_config(), "decode_hparams": self.decode_hparams.to_dict()}
 
     def compile(self, *args: Any, sampler: Any = None, **kwargs: Any) -> None:
@@ -277,12 +277,12 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         self._searches = sampler is None
 
     def make_train_function(self, force: bool = False) -> Any:
-        """Returns what makes a training step; raises a UserError where the weights have a low precision."""
+        """Returns the function of a training step; raises a UserError if the weights have a low precision."""
         require_float32_weights(self.backbone.seq2seq.dtype_policy)
         return super().make_train_function(force)
 
     def make_generate_function(self) -> Callable[..., dict[str, tf.Tensor]]:
-        """Returns what finds the ids of translations for a preprocessed batch."""
+        """Returns the function that finds the ids of translations for a preprocessed batch."""
         if not self._searches:
             return super().make_generate_function()
         if self.generate_function is None:
@@ -298,13 +298,13 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         return self.generate_function
 
     def generate_step(self, inputs: "Inputs", stop_token_ids: Sequence[int] | None = None) -> dict[str, tf.Tensor]:
-        """Generates with a sampler of KerasHub; see its ``CausalLM``."""
+        """Generates with a KerasHub sampler; see KerasHub's ``CausalLM``."""
         prompt, mask = inputs["decoder_token_ids"], inputs["decoder_padding_mask"]
         source = {name: inputs[name] for name in ("encoder_token_ids", "encoder_padding_mask")}
         batch = tf.shape(prompt)[0]
 
         def following(prompt: tf.Tensor, cache: Any, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any]:
-            times = tf.shape(prompt)[0] // batch  # a beam's hypotheses of a sentence stand together
+            times = tf.shape(prompt)[0] // batch  # the hypotheses in a sentence's beam are adjacent
             repeated = {name: tf.repeat(part, times, axis=0) for name, part in source.items()}
             read = {"decoder_token_ids": prompt, "decoder_padding_mask": tf.ones_like(prompt)}
             features = self.backbone({**repeated, **read})["decoder_sequence_output"][:, index - 1]
@@ -328,7 +328,7 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
 
 
 class _Logits(keras.layers.Layer):
-    """The softmax projection of a model's features, which owns no weights itself."""
+    """Projects a model's features to logits with the model's own weights."""
 
     def __init__(self, seq2seq: Seq2Seq, **kwargs: Any) -> None:
         super().__init__(dtype=seq2seq.dtype_policy, **kwargs)
@@ -337,7 +337,7 @@ class _Logits(keras.layers.Layer):
         self.built = True
 
     def call(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns float32 [B, T, V] of float [B, T, D]."""
+        """Returns logits float32 [B, T, V] for features float [B, T, D]."""
         return self._project(features)
 
     def compute_output_spec(self, features: Any) -> keras.KerasTensor:
@@ -346,7 +346,7 @@ class _Logits(keras.layers.Layer):
 
 
 def _searched(translator: Translator, inputs: "Inputs") -> dict[str, tf.Tensor]:
-    """Returns the ids of the best translations, behind a start token, of a preprocessed batch."""
+    """Returns the ids of the best translations of a preprocessed batch, each after a start token."""
     if np.any(np.asarray(inputs["decoder_padding_mask"])[:, 1:]):
         raise UserError(
             "The search takes no beginnings (decoder_text): compile with a sampler, such as greedy, or give "
@@ -354,7 +354,7 @@ def _searched(translator: Translator, inputs: "Inputs") -> dict[str, tf.Tensor]:
         )
     ids, mask = (np.asarray(inputs[f"encoder_{what}"]) for what in ("token_ids", "padding_mask"))
     rows = [row[:length].tolist() for row, length in zip(ids, mask.sum(axis=1), strict=True)]
-    limit = translator.source_limit  # the preprocessor's length may have been set to more
+    limit = translator.source_limit  # the preprocessor may be set to a greater length
     rows = [[*row[:limit], EOS_ID] if len(row) > limit + 1 else row for row in rows]
     most = inputs["decoder_token_ids"].shape[1] - 1
     found = [[PAD_ID, *best.ids[:most]] for best, *_ in translator.translate_ids(rows)]
@@ -366,17 +366,17 @@ def _searched(translator: Translator, inputs: "Inputs") -> dict[str, tf.Tensor]:
 
 
 def _longest_translation(hparams: DecodeHParams, source_length: int) -> int:
-    """Returns the most tokens, with EOS, that the search gives for a source of so many."""
+    """Returns the maximum number of tokens, including EOS, that the search gives for a source of ``source_length``."""
     if hparams.length_limit == "extra":
         return source_length + 1 + hparams.extra_length
     return int(hparams.max_length_ratio * source_length) + hparams.max_length_offset
 
 
 def task_of(translator: Translator, model: str) -> T2tSeq2SeqLM:
-    """Returns the task of a translator; ``model`` is the registered name of its model.
+    """Returns the KerasHub task of a translator; ``model`` is the registered name of its model.
 
     Raises:
-      UserError: KerasHub's tasks cannot be what the model is.
+      UserError: The model is of a kind that KerasHub's tasks cannot represent.
     """
     made = translator.model
     reasons = {
@@ -397,19 +397,19 @@ def task_of(translator: Translator, model: str) -> T2tSeq2SeqLM:
     preprocessor = T2tSeq2SeqLMPreprocessor(
         T2tTokenizer(translator.source_encoder, translator.target_encoder),
         encoder_sequence_length=translator.source_limit + 1,
-        decoder_sequence_length=_longest_translation(hparams, translator.source_limit) + 1,  # and the start
+        decoder_sequence_length=_longest_translation(hparams, translator.source_limit) + 1,  # plus the start token
     )
     return T2tSeq2SeqLM(backbone, preprocessor, hparams.to_dict())
 
 
 def write_preset(translator: Translator, model: str, folder: str | os.PathLike) -> None:
-    """Writes the preset folder of a translator, which appears whole or not at all; one that is there is replaced.
+    """Writes the preset folder of a translator completely or not at all, replacing an existing one.
 
     Raises:
-      UserError: As of ``task_of``.
+      UserError: As in ``task_of``.
     """
     task = task_of(translator, model)
-    folder = pathlib.Path(folder).absolute()  # it may be the current one, which is replaced
+    folder = pathlib.Path(folder).absolute()  # it may be the working directory, which is replaced
     with files.atomic_directory(folder) as place:
         task.save_to_preset(str(place))
     files.remove_leftovers(folder.parent)  # of exports that were killed

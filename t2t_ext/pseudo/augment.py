@@ -1,4 +1,4 @@
-"""Makes training data from training data: what models translate, or both directions, beside the original pairs.
+"""Makes new training data from existing data: models' translations, or the pairs in both directions.
 
 Sources: both directions first, Ding et al. 2021 (arXiv 2109.07780) and Gao et al. 2022 (Bi-SimCut, arXiv 2206.02368);
 sequence-level distillation, Kim and Rush 2016 (arXiv 1606.07947); data diversification, Nguyen et al. 2020 (arXiv
@@ -37,10 +37,10 @@ from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS, NOT_IN_THE_TRANSLATIONS, Ch
 from t2t_ext.runs.chosen_runs import ChosenRun
 
 METHODS = ("both_directions", "distillation", "diversification", "back_translation")
-# The first reserved symbol stands in every vocabulary that is made here, and means nothing else.
+# The first reserved symbol is in every vocabulary that t2t_ext makes, and has no other meaning.
 TAG = "<reserved_0>"
 TAG_ID = FIRST_TEXT_ID - len(CONTROL_SYMBOLS) + CONTROL_SYMBOLS.index(TAG)
-_TEXT = "text"  # the split of chunks of monolingual text
+_TEXT = "text"  # the split that chunks of monolingual text belong to
 _SUBJECT = "augmented data"
 
 Say = Callable[[str], None]
@@ -49,17 +49,17 @@ Models = Mapping[str, Sequence[ChosenRun]]  # forward1, forward2, ..., backward1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AugmentConfig:
-    """What is made, and how.
+    """Settings of the augmented data.
 
     Attributes:
       method: One of ``METHODS``.
-      output_dir: Where the data are put; a folder of their own.
+      output_dir: The folder for the data, which must be one of their own.
       decode_hparams: How translations are searched for.
-      max_length: Longer ones, tokens with EOS, count as failed.
+      max_length: Translations with more tokens, including EOS, count as failed.
       target_text: Files of text in the target language, for back-translation.
       tag: Whether back-translations begin with a tag.
-      original_copies: How often the original pairs occur, where they do at all.
-      chunk_pairs: Pairs that are translated before they are kept; what a killed process loses.
+      original_copies: How often the original pairs occur, if the method keeps them at all.
+      chunk_pairs: Number of pairs that are translated before they are saved; a killed process loses no more than these.
       overwrite: Whether data that were made in another way are replaced.
     """
 
@@ -75,17 +75,17 @@ class AugmentConfig:
 
 
 class Augmentation:
-    """Makes augmented data of a problem's data, or resumes making them."""
+    """Makes augmented data from a problem's data, or resumes making them."""
 
     def __init__(self, data: GeneratedData, problem: str, models: Models, config: AugmentConfig, say: Say) -> None:
         """Checks what can be checked; nothing is translated or written yet.
 
         Args:
           data: The problem's data.
-          problem: Its name, whose direction the data are for.
+          problem: Name of the problem, in the direction that the data are for.
           models: The runs that translate.
-          config: What is asked for.
-          say: Told what happens, line by line.
+          config: The settings.
+          say: Receives messages about the progress, line by line.
 
         Raises:
           UserError: The method needs other models, text or data, or the shortlist cannot be read.
@@ -125,10 +125,10 @@ class Augmentation:
           The name of the signal that stopped it, or an empty string.
 
         Raises:
-          UserError: Other data are there, a file is damaged, or the disk is full.
+          UserError: Other data are there, a file is damaged, the disk is full, or no translation can be used.
         """
         folder, name = self._config.output_dir, self._data.manifest.problem
-        files.remove_leftovers(folder)  # a work folder that was being removed
+        files.remove_leftovers(folder)  # a work folder whose removal was interrupted
         if self._is_finished():
             return ""
         try:
@@ -226,7 +226,7 @@ class Augmentation:
             )
 
     def _is_finished(self) -> bool:
-        """Returns whether the data are there and need not be made again."""
+        """Returns whether the data already exist and need not be made again."""
         folder = self._config.output_dir
         try:
             found = Manifest.load(manifest_path(folder, self._data.manifest.problem))
@@ -264,7 +264,7 @@ class Augmentation:
         return pseudo_work.plan(pairs, self._config.chunk_pairs, list(self._models))
 
     def _translate_all(self, work: WorkFolder, chunks: Sequence[Chunk]) -> None:
-        """Translates what is not yet translated, and keeps it chunk by chunk."""
+        """Translates what has not been translated yet, and saves it chunk by chunk."""
         missing = {chunk.name for chunk in chunks if not work.is_done(chunk)}
         if not missing:
             return
@@ -289,7 +289,7 @@ class Augmentation:
                     raise Interrupted
 
     def _sources(self, chunks: Sequence[Chunk], missing: set[str]) -> Iterator[list[np.ndarray]]:
-        """Yields the ids that each chunk's model translates; of text that is not ``missing``, nothing."""
+        """Yields the ids that each chunk's model translates; an empty list for text chunks that are not ``missing``."""
         if self._config.target_text:
             for ids in self._text_ids(chunks, missing):
                 yield [np.asarray(each, np.int32) for each in ids]
@@ -300,7 +300,7 @@ class Augmentation:
             yield [store.example(number)[side] for number in range(chunk.first, chunk.last)]
 
     def _text_ids(self, chunks: Sequence[Chunk], wanted: set[str] | None = None) -> Iterator[list[list[int]]]:
-        """Yields the ids of the lines of each chunk of the text, with EOS; of a line that is not UTF-8, EOS alone."""
+        """Yields the ids with EOS of the lines of each chunk of the text; only EOS for a line that is not UTF-8."""
         encoder = self._data.text_encoders()[1]
         lines = itertools.chain.from_iterable(map(readers.read_lines, self._config.target_text))
         for chunk in chunks:
@@ -313,7 +313,7 @@ class Augmentation:
     def _made(
         self, work: WorkFolder, chunks: Sequence[Chunk], counts: Counter[str], record: dict[str, Any]
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the arrays of the shards of pairs that are made; notes their numbers when all are made."""
+        """Yields the arrays of the shards of new pairs; records the numbers of pairs when all are made."""
         if self._config.method == "both_directions":
             for arrays in augmented.swapped(self._data):
                 counts["made"] += len(arrays["inputs_lengths"])

@@ -1,4 +1,4 @@
-"""Augmented data as they are stored: the shards of the original pairs, and shards of the pairs that were made.
+"""Augmented data as they are stored: the shards of the original pairs, and shards of the new pairs.
 
 Imports no TensorFlow.
 """
@@ -21,12 +21,12 @@ from t2t_ext.io import files
 from t2t_ext.pseudo.work import Chunk, WorkFolder
 
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of source and target with EOS
-MOST_PAIRS = 200_000  # of a shard
+MOST_PAIRS = 200_000  # per shard
 _SIDES = ("inputs", "targets")
 
 
 def swapped(data: GeneratedData) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the arrays of every shard of the training pairs with source and target exchanged."""
+    """Yields the arrays of every shard of training pairs, with source and target exchanged."""
     for path in data.shard_paths("train"):
         with np.load(path, allow_pickle=False) as shard:
             arrays = dict(shard)
@@ -37,15 +37,15 @@ def swapped(data: GeneratedData) -> Iterator[dict[str, np.ndarray]]:
 def translated_pairs(
     work: WorkFolder, chunks: Sequence[Chunk], store: ExampleStore, counts: Counter[str], *, keep_gold: bool
 ) -> Iterator[Pair]:
-    """Yields the pairs that models made of training pairs.
+    """Yields the pairs that models made from training pairs.
 
     Args:
-      work: Holds the chunks: ``forward1`` and on are translations of the sources, ``backward1`` and on of the targets.
-      chunks: All of them; those of a model in order, and the same pairs in those of every model.
+      work: Holds the chunks: ``forward1`` etc. are translations of the sources, ``backward1`` etc. of the targets.
+      chunks: All chunks; those of a model are in order, and every model's chunks contain the same pairs.
       store: The training pairs.
-      counts: Counts what is made, and by reason what is not.
-      keep_gold: Whether a pair without translation stays as it is, once: distillation. Otherwise it is left out, and
-        so are translations that are equal to the original pair.
+      counts: Receives the number of pairs made and, by reason, not made.
+      keep_gold: Whether a pair without translation is kept unchanged, once (distillation). Otherwise it is left out,
+        and so are translations that are equal to the original pair.
     """
     models = dict.fromkeys(chunk.direction for chunk in chunks)
     of_models = [[chunk for chunk in chunks if chunk.direction == model] for model in models]
@@ -62,7 +62,7 @@ def translated_pairs(
                         continue
                     found = target
                 pair = (source, found) if is_forward else (found, target)
-                key = (*pair[0], *pair[1])  # EOS ends the source
+                key = (*pair[0], *pair[1])  # EOS separates source and target
                 if key in seen:
                     counts["as another pair"] += not failure
                     continue
@@ -75,14 +75,14 @@ def back_translated_pairs(
     work: WorkFolder, chunks: Iterable[Chunk], targets: Iterable[Sequence[Sequence[int]]], tag: Sequence[int],
     counts: Counter[str],
 ) -> Iterator[Pair]:  # fmt: skip
-    """Yields the pairs of a model's translations and the text that they were made of.
+    """Yields pairs of a model's translations and the text that they were made from.
 
     Args:
       work: Holds the chunks.
-      chunks: Some lines of the text each, in order.
+      chunks: Chunks of the text's lines, in order.
       targets: The ids of the lines of every chunk.
       tag: Ids that every source begins with.
-      counts: Counts what is made, and by reason what is not.
+      counts: Receives the number of pairs made and, by reason, not made.
     """
     for chunk, lines in zip(chunks, targets, strict=True):
         loaded = work.load(chunk)
@@ -93,7 +93,7 @@ def back_translated_pairs(
 
 
 def blocks(pairs: Iterable[Pair], *, was_reversed: bool) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the arrays of shards of pairs; of ``NAME_rev`` in NAME's direction."""
+    """Yields the arrays of shards of pairs; those of ``NAME_rev`` are in NAME's direction."""
     iterator = iter(pairs)
     while block := list(itertools.islice(iterator, MOST_PAIRS)):
         arrays: dict[str, np.ndarray] = {}
@@ -111,14 +111,14 @@ def write(
     copies: int,
     record: dict[str, Any],
 ) -> Manifest:
-    """Writes a whole set of data files into an empty folder: the original pairs, and those that were made.
+    """Writes a complete set of data files into an empty folder, the original and the new pairs; returns its manifest.
 
     Args:
       folder: The folder.
-      data: The original data; dev and test sets, subword models and settings are theirs.
-      made: Arrays of further shards, in the base problem's direction.
+      data: The original data, from which dev and test sets, subword models and settings are taken.
+      made: Arrays of the new shards, in the base problem's direction.
       copies: How often the original pairs occur.
-      record: What the manifest says of the augmentation; filled while ``made`` is read.
+      record: What the manifest says about the augmentation; filled in while ``made`` is read.
     """
     original = data.manifest
     train = original.splits["train"]

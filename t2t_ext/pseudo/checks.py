@@ -1,4 +1,4 @@
-"""Chooses the two runs that make pseudo references; checks that they fit each other and the data, before the work."""
+"""Chooses the runs that make pseudo references, and checks beforehand that they fit each other and the data."""
 
 import dataclasses
 import hashlib
@@ -25,11 +25,11 @@ _WORDS = {"l2r": "left to right", "r2l": "right to left"}
 
 @dataclasses.dataclass(frozen=True)
 class Teachers:
-    """The runs and checkpoints that translate; several of a direction are an ensemble.
+    """The runs and checkpoints that translate; several for one direction form an ensemble.
 
     Attributes:
-      l2r: Those that generate left to right (L2R).
-      r2l: Those that generate right to left (R2L).
+      l2r: The runs that generate left to right (L2R).
+      r2l: The runs that generate right to left (R2L).
     """
 
     l2r: tuple[ChosenRun, ...]
@@ -37,12 +37,13 @@ class Teachers:
 
     @classmethod
     def choose(cls, l2r: str, r2l: str, l2r_checkpoint: str, r2l_checkpoint: str, warn: Warn) -> Self:
-        """Finds runs and checkpoints as the decoder's flags ``--output_dir`` and ``--checkpoint_path`` do.
+        """Finds runs and checkpoints in the same way as the decoder's flags ``--output_dir`` and ``--checkpoint_path``.
 
         The runs' own modules are loaded.
 
         Raises:
-          UserError: One does not exist, those of a direction do not fit, or a run generates in the other direction.
+          UserError: A run does not exist, the runs of a direction do not fit each other, or a run generates in the
+            other direction.
         """
         runs = {}
         for direction, given, checkpoint in (("l2r", l2r, l2r_checkpoint), ("r2l", r2l, r2l_checkpoint)):
@@ -69,11 +70,11 @@ class Teachers:
         return cls(**runs)
 
     def members(self, direction: str) -> tuple[ChosenRun, ...]:
-        """Returns those of a direction."""
+        """Returns the runs of a direction."""
         return self.l2r if direction == "l2r" else self.r2l
 
     def described(self) -> dict[str, list[dict[str, Any]]]:
-        """Returns direction -> what its translations depend on for each checkpoint, ready for JSON.
+        """Returns direction -> for each checkpoint, what its translations depend on, ready for JSON.
 
         Raises:
           UserError: A checkpoint is damaged.
@@ -81,7 +82,7 @@ class Teachers:
         return {direction: [described(chosen) for chosen in self.members(direction)] for direction in DIRECTIONS}
 
     def check(self, problem: Any, data: GeneratedData, warn: Warn) -> None:
-        """Checks that the runs translate what the data of a problem hold, between its languages.
+        """Checks that the runs can translate the data of a problem between its languages.
 
         Raises:
           UserError: A run was trained on another problem, or its ids mean something else.
@@ -91,7 +92,7 @@ class Teachers:
                 check_run(f"--{direction}", run, problem, data, warn)
 
     def translator(self, direction: str, decode_hparams: DecodeHParams) -> "Translator":
-        """Loads the Translator of a direction.
+        """Loads and returns the ``Translator`` of a direction.
 
         Raises:
           UserError: A checkpoint is damaged.
@@ -101,10 +102,10 @@ class Teachers:
         return Translator.of_runs(self.members(direction), decode_hparams)
 
     def check_models(self) -> None:
-        """Checks that each model generates in one direction; imports TensorFlow.
+        """Checks that each model generates in only one direction; imports TensorFlow.
 
         Raises:
-          UserError: One generates in both directions at once.
+          UserError: A model generates in both directions at once.
         """
         for direction in DIRECTIONS:
             for chosen in self.members(direction):
@@ -130,7 +131,7 @@ def described(chosen: ChosenRun) -> dict[str, Any]:
 def check_run(
     flag: str, run: RunDirectory, problem: Any, data: GeneratedData, warn: Warn, *, backward: bool = False
 ) -> None:
-    """Checks that a run translates what the data of a problem hold, from its source or (``backward``) its target.
+    """Checks that a run can translate the data of a problem, from the source or (``backward``) from the target.
 
     Raises:
       UserError: The run was trained on another problem, or its ids mean something else.
@@ -159,7 +160,7 @@ def check_run(
 
 
 def check_one_direction(flag: str, chosen: ChosenRun, what: str) -> None:
-    """Checks that a model generates in one direction; imports TensorFlow.
+    """Checks that a model generates in only one direction; imports TensorFlow.
 
     Raises:
       UserError: It generates in both directions at once; the message asks for a model that does ``what``.
@@ -173,12 +174,12 @@ def check_one_direction(flag: str, chosen: ChosenRun, what: str) -> None:
 
 
 def choose(flag: str, runs: str | Sequence[str], checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:
-    """Returns the run and checkpoint that a flag such as ``--l2r=RUN`` means, or the members of an ensemble.
+    """Returns the run and checkpoint that a flag such as ``--l2r=RUN`` refers to, or the members of an ensemble.
 
     The runs' own modules are loaded.
 
     Raises:
-      UserError: One does not exist, or they do not fit each other; the message begins with the flag.
+      UserError: A run does not exist, or the runs do not fit each other; the message begins with the flag.
     """
     try:
         chosen = tuple(choose_runs(runs, checkpoint or None, warn=warn))
@@ -190,6 +191,6 @@ def choose(flag: str, runs: str | Sequence[str], checkpoint: str, warn: Warn) ->
 
 
 def max_length(runs: Sequence[ChosenRun]) -> int:
-    """Returns the longest target that the first of some runs was trained on, tokens with EOS."""
+    """Returns the longest target that the first of some runs was trained on, in tokens including EOS."""
     hparams = runs[0].run.config.hparams
     return hparams.get("max_length") or hparams["batch_size"]

@@ -1,8 +1,8 @@
-"""Making pseudo references: two trained models translate the training and development data (``P_synchronous``).
+"""Makes pseudo references: two trained models translate the training and development data (``P_synchronous``).
 
-Source: Zhou, Zhang and Zong, "Synchronous Bidirectional Neural Machine Translation" (2019), section 3.4: for training,
-the other direction of a target is a model's translation of the source, since of the reference each direction would see
-the other's answer.
+Source: Zhou, Zhang and Zong, "Synchronous Bidirectional Neural Machine Translation" (2019), section 3.4. In training,
+the other direction of a target is a model's translation of the source. If it were the reference, each direction would
+see the other's answer.
 
 This module imports TensorFlow only when something is translated.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
 
 _BLEU_PAIRS = 2000
-_BYTES_PER_TOKEN = 8  # ids and text, beside each other in chunks and in the finished files
+_BYTES_PER_TOKEN = 8  # ids and text together, in chunks as well as in the finished files
 _ALWAYS_NOTED = ("beam_size", "alpha")
 
 Say = Callable[[str], None]
@@ -49,10 +49,10 @@ class PseudoConfig:
 
     Attributes:
       decode_hparams: How the translations are searched for.
-      max_length: Longer ones, tokens with EOS, count as failed.
-      chunk_pairs: Pairs that are translated before they are kept; what a killed process loses.
+      max_length: Translations with more tokens, including EOS, count as failed.
+      chunk_pairs: Number of pairs that are translated before they are saved; a killed process loses no more than these.
       shard: (i, n), i from 0: this process does the i-th of n parts of the work; (0, 1): all of it.
-      join: Nothing is translated: what is there is joined, and what is missing is an error.
+      join: Whether existing chunks are only joined; nothing is translated, and a missing chunk is an error.
       overwrite: Whether finished pseudo references, and work done with other models, are replaced.
     """
 
@@ -72,10 +72,10 @@ class PseudoDecoding:
 
         Args:
           data: The problem's data.
-          problem: Its name, without ``_synchronous``.
+          problem: Name of the problem, without ``_synchronous``.
           teachers: The runs that translate.
-          config: What is asked for.
-          say: Told what happens, line by line.
+          config: The settings.
+          say: Receives messages about the progress, line by line.
 
         Raises:
           UserError: The shortlist cannot be read.
@@ -86,7 +86,7 @@ class PseudoDecoding:
         self._signals = SignalWatch()
         self._stores: dict[str, ExampleStore] = {}
         self._translators: dict[str, Translator] = {}
-        # Of decode hparams, the best-known ones that a translation depends on, and what is not the default.
+        # Decode hparams that a translation depends on: always the best-known ones, others if not the default.
         default = DecodeHParams().to_dict()
         search = {
             name: value
@@ -104,20 +104,20 @@ class PseudoDecoding:
         }
 
     def run(self) -> str:
-        """Does this process's part of the work, and joins everything where that is its part, too.
+        """Does this process's part of the work, and joins everything unless the work is shared.
 
         Returns:
           The name of the signal that stopped it, or an empty string.
 
         Raises:
-          UserError: Finished or unfinished pseudo references made in another way are there, a file is damaged, or the
-            disk or the memory is full.
+          UserError: Finished or unfinished pseudo references made in another way are there, a file is damaged, the
+            disk or the memory is full, or a chunk that ``join`` needs is missing.
         """
-        files.remove_leftovers(self._data.data_dir)  # a work folder that was being removed
+        files.remove_leftovers(self._data.data_dir)  # a work folder whose removal was interrupted
         if self._is_finished():
             return ""
         sizes = {split: pseudo_work.shard_sizes(self._data, split) for split in SPLITS if split in self._data.splits}
-        # The development set comes first: its BLEU tells whether the rest is worth the hours.
+        # The development set comes first: its BLEU shows whether the rest is worth the time.
         pairs = {split: sum(sizes[split]) for split in reversed(SPLITS) if split in sizes}
         chunks = pseudo_work.plan(pairs, self._config.chunk_pairs)
         number, count = self._config.shard
@@ -131,7 +131,7 @@ class PseudoDecoding:
             part = f"part {number + 1} of {count}: " if count > 1 else ""
             done = f", {to_do - left:,} of them are there already" if left < to_do else ""
             self._say(f"Pseudo references of {self._problem}, {part}{to_do:,} translations by two models{done}.")
-            # What the files will need at the end, and as much again for the chunks that are still to be made.
+            # The space for the finished files, and as much again for the chunks that are still to be made.
             splits = [self._data.manifest.splits[split] for split in sizes]
             finished = len(DIRECTIONS) * sum(max(split.tokens.values()) for split in splits) * _BYTES_PER_TOKEN
             files.require_space(self._data.data_dir / self._problem, int((1 + left / max(total, 1)) * finished))
@@ -167,7 +167,7 @@ class PseudoDecoding:
     # === What is there ===
 
     def _is_finished(self) -> bool:
-        """Returns whether finished pseudo references are there that need not be made again."""
+        """Returns whether finished pseudo references already exist that need not be made again."""
         data_dir, name = self._data.data_dir, self._problem + SUFFIX
         try:
             manifest = PseudoManifest.load(manifest_path(data_dir, name))
@@ -203,9 +203,9 @@ class PseudoDecoding:
     # === Translating ===
 
     def _translate_all(self, work: WorkFolder, missing: Sequence[Chunk]) -> None:
-        """Translates chunks and keeps each."""
+        """Translates chunks and saves each of them."""
         for direction in dict.fromkeys(chunk.direction for chunk in missing):
-            # All before hours of work.
+            # All are loaded before hours of work begin.
             self._translators[direction] = self._teachers.translator(direction, self._config.decode_hparams)
         total = sum(chunk.pairs for chunk in missing)
         with progress("Translating", total, "sentences") as advance:
@@ -229,9 +229,9 @@ class PseudoDecoding:
         return self._stores[split]
 
     def _report_dev(self, work: WorkFolder, direction: str) -> None:
-        """Returns how good the translations of the development set are, so that a bad model is noticed before hours.
+        """Reports the BLEU of the development set's translations, so that a bad model is noticed before hours of work.
 
-        Of work that is shared, this machine has only a part of them, and says nothing.
+        If the work is shared, this machine may have only a part of the translations; it then reports nothing.
         """
         store = self._store("dev")
         chunks = pseudo_work.plan({"dev": store.num_examples}, self._config.chunk_pairs)
@@ -245,7 +245,7 @@ class PseudoDecoding:
     # === Joining ===
 
     def _join(self, work: WorkFolder, chunks: Sequence[Chunk], sizes: Mapping[str, Sequence[int]]) -> None:
-        """Makes the finished files of all chunks, checks them by reading them, and puts them beside the data."""
+        """Makes the finished files from all chunks, checks them by reading them, and puts them beside the data."""
         name = self._problem + SUFFIX
         folder = work.path / "finished"
         shutil.rmtree(folder, ignore_errors=True)
@@ -281,7 +281,7 @@ class PseudoDecoding:
 
 
 def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict[str, Any]]:
-    """Returns numbers about the pseudo references of a split, by direction."""
+    """Returns statistics about the pseudo references of a split, by direction."""
 
     def mean(lengths: np.ndarray) -> float:
         return round(float(lengths.mean()), 4) if len(lengths) else 0.0
@@ -311,7 +311,7 @@ def _sequence(ids: np.ndarray, offsets: np.ndarray, number: int) -> np.ndarray:
 def _bleu(
     store: ExampleStore, data: GeneratedData, pseudo: Callable[[int], Sequence[int] | np.ndarray]
 ) -> tuple[Any, int]:
-    """Returns BLEU on pairs spread evenly, a failed one counting as an empty translation, and their number."""
+    """Returns the BLEU of evenly spread pairs, counting failed ones as empty translations, and their number."""
     from t2t_ext.evaluation import protocols
 
     encoder = data.text_encoders()[1]
@@ -325,7 +325,7 @@ def _bleu(
 
 
 def _identical(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Returns which sequences of two sets of flat ids and offsets are the same, bool [N]."""
+    """Returns which sequences are the same in two sets of flat ids and offsets, bool [N]; empty ones do not count."""
     lengths = [np.diff(offsets) for _, offsets in (one, other)]
     same = (lengths[0] == lengths[1]) & (lengths[0] > 0)
     rows = np.flatnonzero(same)

@@ -1,4 +1,4 @@
-"""Translates sources that are kept as ids, and says which translations cannot be training text."""
+"""Translates sources that are given as ids, and says which translations cannot be used as training text."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +11,8 @@ from t2t_ext.pseudo.work import Translations
 if TYPE_CHECKING:
     from t2t_ext.translation.translator import Hypothesis, Translator
 
-# A translation of at least so many tokens repeats itself where fewer than one in this many are different.
+# A translation of at least _LONG_ENOUGH_TO_REPEAT tokens counts as repetition if fewer than one in _MOST_REPETITION of
+# them are distinct.
 _LONG_ENOUGH_TO_REPEAT, _MOST_REPETITION = 12, 4
 
 
@@ -25,11 +26,11 @@ def translate_sources(
     """Returns the best translation of each source, ids with EOS, or why there is none.
 
     Args:
-      translator: Searches.
+      translator: Searches for the translations.
       sources: Ids with EOS.
-      max_length: Longer translations, tokens with EOS, count as failed.
+      max_length: Translations with more tokens, including EOS, count as failed.
       signals: A signal ends the search at once (``Interrupted``).
-      advance: Told how many more are done.
+      advance: Called with the number of sources that are newly done.
     """
     longest = translator.decode_hparams.max_input_length + 1
     ids: list[Sequence[int]] = [()] * len(sources)
@@ -58,8 +59,8 @@ def translate_sources(
 
 
 def why_failed(hypothesis: "Hypothesis", max_length: int) -> str:
-    """Returns why a translation is no pseudo reference, or an empty string."""
-    if not hypothesis.length:  # the model's probabilities are NaN, or the rules leave none
+    """Returns why a translation cannot be used as a pseudo reference, or an empty string."""
+    if not hypothesis.length:  # the model's probabilities are NaN, or the rules of the search leave none
         return "no translation"
     if not hypothesis.finished:
         return "ended by the length limit"

@@ -1,10 +1,10 @@
 """Unfinished translations of training data: which chunks there are, which are done, and how they are joined.
 
-A chunk is some thousand pairs of a split, translated by one of the models. Each is a file of its own, there
-completely or not at all, that records the settings it was made with. So a process that is killed loses one chunk at
-most, several machines can share the work, and chunks of other models never get into one set. The work lies in a
-hidden folder of the data directory (``.P_synchronous.decoding`` of pseudo references) until all of it is joined. This
-module imports no TensorFlow.
+A chunk is some thousand pairs of a split, translated by one of the models. Each chunk is a file of its own, which is
+written completely or not at all and records the settings it was made with. A killed process therefore loses at most
+one chunk, several machines can share the work, and chunks of other models never get into the same set. The work is
+kept in a hidden folder of the data directory (``.P_synchronous.decoding`` for pseudo references) until all of it is
+joined. This module imports no TensorFlow.
 """
 
 import collections
@@ -33,9 +33,9 @@ from t2t_ext.io import files, inputs, locks, stored
 DEFAULT_CHUNK_PAIRS = 2000
 
 _SETTINGS = "settings.json"
-# These say where a run lies; work is resumed when it has moved.
+# These say where a run is; work can be resumed after the run has moved.
 _FOR_PEOPLE_ONLY = frozenset({"run"})
-# Decode hparams that do not count, as one translation of each source is kept.
+# Decode hparams that do not count, since one translation of each source is kept.
 NOT_IN_THE_TRANSLATIONS = (*NOT_IN_THE_RESULT, "num_hypotheses", "return_beams", "write_beam_scores")
 
 
@@ -44,11 +44,11 @@ class Chunk:
     """Some pairs of a split for one of the models.
 
     Attributes:
-      split: Such as ``train``.
+      split: Name of the split, such as ``train``.
       direction: Which model: ``l2r`` or ``r2l``, or its name in augmented data.
-      number: Its number among those of the split and model.
-      first: The first pair.
-      last: The one after its last.
+      number: Number of the chunk among those of the split and model.
+      first: Number of the first pair.
+      last: Number of the last pair plus 1.
     """
 
     split: str
@@ -59,12 +59,12 @@ class Chunk:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The name of the chunk's file."""
         return f"{self.split}.{self.direction}.{self.number:06d}.npz"
 
     @property
     def pairs(self) -> int:
-        """Number of its pairs."""
+        """The number of pairs."""
         return self.last - self.first
 
 
@@ -73,9 +73,9 @@ class Translations:
     """The translations of some pairs by a model.
 
     Attributes:
-      ids: A sequence of ids in text order with EOS for each pair; empty where it failed.
-      texts: The same as text.
-      failures: Why a pair failed; empty where it did not.
+      ids: A sequence of ids in text order with EOS for each pair; empty if the pair failed.
+      texts: The same translations as text.
+      failures: Why each pair failed; empty if it did not.
     """
 
     ids: Sequence[Sequence[int] | np.ndarray]
@@ -84,7 +84,7 @@ class Translations:
 
 
 def plan(pairs: Mapping[str, int], chunk_pairs: int, models: Sequence[str] = DIRECTIONS) -> list[Chunk]:
-    """Returns all chunks of pairs by split, at most ``chunk_pairs`` each, in the order in which they are made."""
+    """Returns the chunks for numbers of pairs by split, at most ``chunk_pairs`` each, in the order of their making."""
     return [
         Chunk(split, direction, number, first, min(first + chunk_pairs, count))
         for split, count in pairs.items()
@@ -94,7 +94,7 @@ def plan(pairs: Mapping[str, int], chunk_pairs: int, models: Sequence[str] = DIR
 
 
 class WorkFolder:
-    """The folder of the work; made by ``open``.
+    """The folder of unfinished work; created by ``open``.
 
     Attributes:
       path: The folder.
@@ -114,18 +114,19 @@ class WorkFolder:
         what: str,
         shard: tuple[int, int] | None = None,
     ) -> Iterator[Self]:
-        """Opens the work of a problem, or begins it, and keeps others from doing the same part of it meanwhile.
+        """Opens or begins the work of a problem, and keeps other processes from doing the same part meanwhile.
 
         Args:
-          path: The folder, in a data directory that is there.
+          path: The folder, in an existing data directory.
           settings: Everything that the ids depend on, ready for JSON.
-          overwrite: Whether work done with other settings is thrown away.
+          overwrite: Whether work done with other settings is discarded.
           what: What is made, for messages.
-          shard: (i, n): this process does the i-th of n parts; of (0, 1) it does everything and joins it. None: so it
-            does, and the work cannot be shared.
+          shard: (i, n): this process does the i-th of n parts; with (0, 1), it does everything and joins it. None: the
+            same as (0, 1), but the work cannot be shared.
 
         Raises:
-          UserError: Work done with other settings is there, another process is at it, or the folder cannot be made.
+          UserError: There is work done with other settings, another process is doing the same work, or the folder
+            cannot be created.
         """
         try:
             path.mkdir(exist_ok=True)
@@ -146,7 +147,7 @@ class WorkFolder:
             yield work
 
     def _check_settings(self, settings: Mapping[str, Any], overwrite: bool) -> None:
-        """Notes what the work is done with, or checks that it is what is noted already."""
+        """Records the settings of the work, or checks that they are the recorded ones."""
         noted, chunks = self.path / _SETTINGS, list(self.path.glob("*.npz"))
         try:
             before = stored.read(noted, dict[str, Any])
@@ -155,7 +156,7 @@ class WorkFolder:
         except (OSError, stored.Damaged):
             before = {}
         if before is not None and not differences(before, settings):
-            self._made_with = _made_with(before)  # as the chunks say, which may count what does not count now
+            self._made_with = _made_with(before)  # as in the chunks, where more settings may have counted
             return
         if before is not None and not overwrite:
             found = differences(before, settings) if before else [f"{_SETTINGS} is missing or damaged"]
@@ -171,7 +172,7 @@ class WorkFolder:
         """Returns whether a chunk is there.
 
         Raises:
-          UserError: It is damaged, or was made with other settings (copied from another machine's work).
+          UserError: The chunk is damaged, or was made with other settings (copied from another machine's work).
         """
         path = self.path / chunk.name
         if not path.exists():
@@ -188,10 +189,10 @@ class WorkFolder:
         return True
 
     def save(self, chunk: Chunk, made: Translations) -> None:
-        """Keeps the translations of a chunk.
+        """Saves the translations of a chunk.
 
         Raises:
-          UserError: The disk is full, or the folder has gone.
+          UserError: The disk is full, or the folder no longer exists.
         """
         flat = np.array([i for ids in made.ids for i in ids], np.int32)
         reasons = sorted({reason for reason in made.failures if reason})
@@ -207,10 +208,10 @@ class WorkFolder:
         files.write_bytes_atomically(self.path / chunk.name, npz_bytes(arrays))
 
     def load(self, chunk: Chunk) -> Translations:
-        """Returns what a chunk holds; the ids are arrays.
+        """Returns the translations in a chunk; the ids are arrays.
 
         Raises:
-          UserError: It is missing or damaged.
+          UserError: The chunk is missing or damaged.
         """
         path = self.path / chunk.name
         with self._reading(path), np.load(path, allow_pickle=False) as content:
@@ -238,7 +239,7 @@ class WorkFolder:
 
 
 def shortlist_settings(hparams: DecodeHParams) -> dict[str, str]:
-    """Returns what settings have of a shortlist beside its path: the SHA-256 of the file; nothing without one.
+    """Returns what settings record of a shortlist besides its path: the SHA-256 of the file; nothing without one.
 
     Raises:
       UserError: The file cannot be read.
@@ -253,7 +254,7 @@ def shortlist_settings(hparams: DecodeHParams) -> dict[str, str]:
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
-    """Returns the SHA-256 of what ids depend on; where a run lies does not count."""
+    """Returns the SHA-256 of the settings that ids depend on; the location of a run does not count."""
 
     def counting(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -269,7 +270,7 @@ def _made_with(settings: Mapping[str, Any]) -> np.ndarray:
 
 
 def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """Returns what differs between two settings, one phrase each; what translations do not depend on is left out."""
+    """Returns the differences between two settings, one phrase each, except those that do not affect translations."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         names = [name for name in {**before, **now} if name not in (*_FOR_PEOPLE_ONLY, *NOT_IN_THE_TRANSLATIONS)]
         return [
@@ -285,7 +286,11 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
 
 
 def shard_sizes(data: GeneratedData, split: str) -> list[int]:
-    """Returns the number of pairs of each shard of a split; raises a UserError where one is damaged."""
+    """Returns the number of pairs in each shard of a split.
+
+    Raises:
+      UserError: A shard is damaged.
+    """
     sizes = []
     for path in data.shard_paths(split):
         try:
@@ -302,7 +307,7 @@ def shard_sizes(data: GeneratedData, split: str) -> list[int]:
 def join(
     work: WorkFolder, chunks: Sequence[Chunk], sizes: Sequence[int], problem: str, split: str, folder: pathlib.Path
 ) -> SplitPseudo:
-    """Writes the shards, of these sizes in pairs, and the texts of a split from all its chunks in order.
+    """Writes a split's shards, with ``sizes`` pairs each, and its texts, from all its chunks in order.
 
     Returns:
       What was written, without statistics.
@@ -329,9 +334,7 @@ def join(
             arrays: dict[str, np.ndarray] = {}
             for direction in DIRECTIONS:
                 taken = list(itertools.islice(pairs[direction], size))
-                flat = np.concatenate(
-                    [np.zeros(0, np.uint16), *(ids for ids, _ in taken)]
-                )  # int32 where any of them is
+                flat = np.concatenate([np.zeros(0, np.uint16), *(ids for ids, _ in taken)])  # int32 if any of them is
                 arrays |= {direction: flat, f"{direction}_lengths": np.array([len(ids) for ids, _ in taken], np.int32)}
                 streams[direction].write("".join(f"{line}\n" for _, line in taken).encode())
             files.write_bytes_atomically(folder / name, npz_bytes(arrays))
