@@ -48,7 +48,7 @@ def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:
         return ""
     others = [each for each in candidates if each != name]
     close = difflib.get_close_matches(name, others, n=limit, cutoff=0.6)
-    if not close and len(name) > 2:  # the first word of a longer name: moses for moses_tokenize
+    if not close and len(name) > 2:  # the first words of a longer name: moses for moses_tokenize
         close = [each for each in others if each.startswith(f"{name}_")][:limit]
     if not close:
         return ""

@@ -79,7 +79,7 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
 
 
 def hint(batch_size: int, pairs: float, batches: int) -> str:
-    """Returns a hint if steps have few pairs on average, as if ``batch_size`` was meant in sentences; otherwise "".
+    """Returns a hint if steps have few pairs on average, as if ``batch_size`` were meant in sentences; otherwise "".
 
     Args:
       batch_size: The run's batch size in tokens.

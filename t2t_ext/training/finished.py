@@ -14,7 +14,7 @@ _FOLDERS = ("data_dir", "t2t_usr_dir", "problem_options")  # of a run; may be di
 def message(run: ResolvedRun) -> str:
     """Returns a message if a run is at its ``train_steps`` or beyond and nothing is left to do; otherwise "".
 
-    Something is left to do if a setting changes, such as the metric of the best checkpoint, or a folder that must be
+    Something is left to do if a setting changes (such as the metric of the best checkpoint), if another folder must be
     stored, or if the last evaluation, or what follows it, was interrupted.
     """
     stored, settings = run.stored, run.settings

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-# Of TensorFlow's graph optimizers (Grappler), those that remove nodes and those that fuse products with bias and
-# activation stay. These take seconds on the graph of a Transformer's training step and gain nothing on a CPU.
+# These graph optimizers of TensorFlow (Grappler) take seconds on the graph of a Transformer's training step and gain
+# nothing on a CPU. The others stay on: they remove nodes, or fuse products with bias and activation.
 _OPTIONS = {
     name: False
     for name in (

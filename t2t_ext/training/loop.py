@@ -325,7 +325,7 @@ class _Loop:
         if self._workers.of_chief(bool(due and not self._records.has_evaluation(step))):
             return self._evaluate()
         self._keep_best()
-        if self._restored and self._is_chief:  # an evaluation may have been killed before it did this
+        if self._restored and self._is_chief:  # a killed evaluation may not have come this far
             self._prune()
         return "early_stopping" if self._workers.any(self._stops_early()) else ""
 

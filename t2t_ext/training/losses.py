@@ -108,7 +108,7 @@ def softmax_cross_entropy(
       bias: float32 [V] or None.
       targets: int32 [...]; padding (id 0) has weight 0.
       label_smoothing: As in ``smoothing_terms``.
-      weights: float32 [...]; the loss of each target is multiplied by its weight, but no other sum is. None: 1.
+      weights: float32 [...]; factors of each target's loss and regularizer, but not of nll and correct. None: 1.
       consistency: How the two passes are weighted; None: there is only one.
       differentiable: Whether gradients with respect to features, kernel and bias are prepared.
       compact: Whether padding rows are removed first. Needs dynamic shapes, so it does not work with XLA.

@@ -116,7 +116,7 @@ class TrainingState:
 
 
 def with_all_sums(arrays: Mapping[str, np.ndarray], gradient_groups: int = 0) -> dict[str, np.ndarray]:
-    """Returns a checkpoint's training group, completed by the sums that checkpoints of earlier versions lack.
+    """Returns a checkpoint's training group, with the sums added that checkpoints of earlier versions lack.
 
     The first versions took the loss on every target token, so there were as many labels as target tokens. There was no
     regularizer. The gradient norms of ``gradient_groups`` groups count from the checkpoint on.

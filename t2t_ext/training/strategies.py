@@ -18,7 +18,7 @@ STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 
 
 def make_strategy(name: str = "auto", tpu: str = "", worker_timeout: float = 30.0) -> tf.distribute.Strategy:
-    """Makes a run's distribution strategy. Multi-worker strategies must be made before TensorFlow is used otherwise.
+    """Makes a run's distribution strategy. Multi-worker strategies must be made before any other use of TensorFlow.
 
     Args:
       name: ``one_device``; ``mirrored`` (all GPUs of this machine, or all logical CPU devices if it has none);

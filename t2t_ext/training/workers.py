@@ -93,7 +93,7 @@ class Workers:
             self._done.set()
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Adds up numbers over all workers; all of them must call it with the same count of numbers.
+        """Adds up numbers over all workers; all of them must call it, with equally many numbers.
 
         Returns:
           The sums, exact for integers below 2^53, the same on every worker.
