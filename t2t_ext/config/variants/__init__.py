@@ -1,7 +1,7 @@
-"""What papers add to every Transformer's hparams: one module each, found by its place.
+"""The fields that papers add to the hparams of every Transformer, in one module per paper.
 
-A module of this folder declares its fields in a dataclass that inherits ``TransformerVariant``, and says there which
-slots of a Transformer they fill. ``TransformerHParams`` has the fields of all of them and names none.
+Each module of this folder declares its fields in a dataclass that inherits ``TransformerVariant`` and says which slots
+of a Transformer they fill. ``TransformerHParams`` finds the modules by itself and has the fields of all of them.
 """
 
 import dataclasses
@@ -18,25 +18,25 @@ V = TypeVar("V", bound="TransformerVariant")
 class TransformerVariant(StrictParams):
     """The slots of a Transformer, as Vaswani et al. (2017) fill them.
 
-    A variant overrides the slot that it fills where its fields say so, and asks ``super()`` elsewhere. What fills a
-    slot is the name of a layer, as ``registry.register_layer`` knows it.
+    A variant overrides a slot if its fields say so, and otherwise returns the value of ``super()``. A slot holds the
+    name of a layer, as given to ``registry.register_layer``.
     """
 
-    # === What TransformerHParams has ===
+    # === Implemented by TransformerHParams ===
 
     @property
     def encoder_layers(self) -> int:
-        """Layers of the encoder."""
+        """The number of encoder layers."""
         raise NotImplementedError
 
     @property
     def decoder_layers(self) -> int:
-        """Layers of the decoder."""
+        """The number of decoder layers."""
         raise NotImplementedError
 
     @property
     def layer_preprocess_sequence(self) -> str:
-        """``n`` in pre-norm stacks."""
+        """``n`` if the stacks are pre-norm."""
         raise NotImplementedError
 
     @property
@@ -47,62 +47,62 @@ class TransformerVariant(StrictParams):
     # === Slots ===
 
     def mixer(self, stack: str, layer: int) -> str:
-        """Returns what mixes the positions of one sequence in a layer.
+        """Returns the name of the layer that mixes the positions of one sequence, such as self-attention.
 
         Args:
           stack: ``encoder`` or ``decoder``.
-          layer: Counted from 0.
+          layer: Number of the layer in the stack, counted from 0.
         """
         del stack, layer
         return "self_attention"
 
     @property
     def mixers(self) -> frozenset[str]:
-        """What mixes the positions in any layer."""
+        """The names of the mixers of all layers."""
         stacks = {"encoder": self.encoder_layers, "decoder": self.decoder_layers}
         return frozenset(self.mixer(stack, layer) for stack, depth in stacks.items() for layer in range(depth))
 
     def lacks(self, mixer: str, *stacks: str) -> bool:
-        """Whether no layer of the stacks has a mixer; False where fields name layers that are not there."""
+        """Returns whether no layer of the stacks has this mixer; False if fields name layers that do not exist."""
         depths = {"encoder": self.encoder_layers, "decoder": self.decoder_layers}
         try:
             return all(self.mixer(stack, layer) != mixer for stack in stacks for layer in range(depths[stack]))
-        except ValueError:  # the variant that the fields are of says what is wrong with them
+        except ValueError:  # the variant that owns the fields reports the mistake
             return False
 
     @property
     def source_views(self) -> str:
-        """What the decoder's layers see of the encoder."""
+        """The name of the view that the decoder's layers have of the encoder."""
         return "last"
 
     @property
     def target_reading(self) -> str:
-        """How targets are read and generated."""
+        """The name of the way in which targets are read and generated."""
         return "one_direction"
 
     @property
     def directions(self) -> int:
-        """In how many directions a sentence is generated at once."""
+        """The number of directions in which a sentence is generated at once."""
         return 1
 
     @property
     def target_sides(self) -> int:
-        """How many target sequences a training example has."""
+        """The number of target sequences of a training example."""
         return self.directions
 
     @property
     def early_stopping_metric(self) -> str:
-        """Which metric early stopping watches where no flag says so."""
+        """The metric that early stopping watches if no flag names one."""
         return "loss"
 
     def part(self, variant: type[V]) -> V:
-        """Returns these hparams as those of one variant, for the type checker.
+        """Returns these hparams, typed as one of the variants that they inherit.
 
         Args:
-          variant: The dataclass of a module of this folder.
+          variant: The dataclass of a module in this folder.
 
         Raises:
-          TypeError: The hparams have not its fields.
+          TypeError: The hparams do not have its fields.
         """
         if not isinstance(self, variant):
             raise TypeError(f"{type(self).__name__} has not the fields of {variant.__name__}.")
@@ -110,14 +110,14 @@ class TransformerVariant(StrictParams):
 
 
 def own_encoder(hparams: TransformerVariant) -> str:
-    """The condition that the encoder is the Transformer's own, with layers and embeddings as the hparams say."""
+    """Requires that the encoder is the Transformer's own, not a pretrained one; returns "" or what is wrong."""
     if not hparams.encoder_preset:
         return ""
     return f"has no effect: the encoder of encoder_preset={hparams.encoder_preset} is as it is; leave {{name}} out"
 
 
 def found() -> tuple[type[TransformerVariant], ...]:
-    """Returns the dataclasses of all modules of this folder, in the order of their names."""
+    """Returns the dataclasses of all modules in this folder, ordered by module name."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         importlib.import_module(module.name)
     return tuple(TransformerVariant.__subclasses__())

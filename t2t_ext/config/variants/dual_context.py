@@ -51,7 +51,7 @@ class DualContextFields(TransformerVariant):
     )
 
     def __post_init__(self) -> None:
-        """Checks all fields; no layers are kept as the empty text, ``none`` is how ``--hparams`` says it."""
+        """Replaces ``none``, as ``--hparams`` spells it, by the empty string, and checks all fields."""
         for stack in _STACKS:
             if getattr(self, f"dc_{stack}_layers") == "none":
                 object.__setattr__(self, f"dc_{stack}_layers", "")
@@ -68,7 +68,7 @@ class DualContextFields(TransformerVariant):
         return layer_numbers(self.dc_decoder_layers, self.decoder_layers)
 
     def mixer(self, stack: str, layer: int) -> str:
-        """Returns what mixes the positions in a layer: the module in those that are named; see TransformerVariant."""
+        """Returns the mixer of a layer: a dual contextual module if the fields name it; see TransformerVariant."""
         layers = self.dual_encoder_layers if stack == "encoder" else self.dual_decoder_layers
         return "dual_context" if layer in layers else super().mixer(stack, layer)
 

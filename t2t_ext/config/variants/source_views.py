@@ -19,7 +19,7 @@ def _separate_norms(hparams: "SourceViewFields") -> str:
 
 
 def _has_view(hparams: "SourceViewFields") -> str:
-    # hard joins nothing: it is how a view that a set has is switched off, together with source_view=last.
+    # hard joins nothing: together with source_view=last it switches off the view of an hparams set.
     if hparams.source_view != "last" or hparams.integration == "hard":
         return ""
     return (
@@ -93,12 +93,12 @@ class SourceViewFields(TransformerVariant):
 
     @property
     def source_views(self) -> str:
-        """What the decoder's layers see of the encoder; see TransformerVariant."""
+        """The name of the view that the decoder's layers have of the encoder; see TransformerVariant."""
         return super().source_views if self.source_view == "last" else "cross_view"
 
     @property
     def viewed_layers(self) -> tuple[int, ...]:
-        """The encoder layer, counted from 0, that R_i is of each decoder layer; () where R_i is made of all layers."""
+        """The encoder layer that each decoder layer sees as R_i, counted from 0; () if R_i is made of all layers."""
         last, decoder_layers = self.encoder_layers - 1, self.decoder_layers
         if self.source_view in ("fma", "ama"):
             return ()
@@ -106,7 +106,7 @@ class SourceViewFields(TransformerVariant):
             return _layers_of(self.source_view_map, self.encoder_layers, decoder_layers)
         if self.source_view in ("last", "fga"):
             return (last if self.source_view == "last" else 0,) * decoder_layers
-        # From e_1 to e_N in equal steps, halves rounded up; one decoder layer sees the end that it begins with.
+        # From e_1 to e_N in equal steps, rounding halves up. A single decoder layer sees the end where the view begins.
         steps = max(decoder_layers - 1, 1)
         upwards = [(2 * i * last + steps) // (2 * steps) for i in range(decoder_layers)]
         if self.source_view == "gpa":
@@ -159,7 +159,11 @@ class SourceViewFields(TransformerVariant):
 
 
 def _layers_of(text: str, encoder_layers: int, decoder_layers: int) -> tuple[int, ...]:
-    """Returns the layers that a map names, counted from 0."""
+    """Returns the layers that a map names, counted from 0.
+
+    Raises:
+      ValueError: The text is not a list of existing encoder layers, one for each decoder layer.
+    """
     parts = [part.strip() for part in re.split("[,+]", text)]
     if not all(re.fullmatch(r"\d{1,9}", part) for part in parts):
         raise ValueError("write numbers of encoder layers, such as 6,5,4,3,2,1 (in --hparams: 6+5+4+3+2+1)")

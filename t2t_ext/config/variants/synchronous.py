@@ -9,7 +9,7 @@ from t2t_ext.config.strict_params import NumberList, every, hparam, only
 from t2t_ext.config.variants import TransformerVariant
 
 _AUTO = "auto"
-# Target sides of an example -> what pseudo may be; the first is what auto stands for.
+# Number of target sides of an example -> allowed values of pseudo; auto stands for the first.
 _PSEUDO = {1: ("none", "l2r", "both"), 2: ("two", "one", "six", "none")}
 
 
@@ -113,29 +113,30 @@ class SynchronousFields(TransformerVariant):
     )
 
     def __post_init__(self) -> None:
-        """Puts a value in the place of ``pseudo=auto`` and checks all fields."""
+        """Replaces ``pseudo=auto`` by the value that it stands for, and checks all fields."""
         if self.pseudo == _AUTO and isinstance(self.synchronous, bool):
             default = self.__dataclass_fields__["pseudo"].default
-            meant = _PSEUDO[self.target_sides][0] if default == _AUTO else default  # a family may have one of its own
+            meant = _PSEUDO[self.target_sides][0] if default == _AUTO else default  # a family may have its own default
             object.__setattr__(self, "pseudo", meant)
         super().__post_init__()
 
     @property
     def directions(self) -> int:
-        """In how many directions a sentence is generated at once."""
+        """The number of directions in which a sentence is generated at once."""
         return 2 if self.synchronous else super().directions
 
     @property
     def early_stopping_metric(self) -> str:
-        """Which metric early stopping watches where no flag says so.
+        """The metric that early stopping watches if no flag names one.
 
-        Losses on pseudo references are not those on references, nor comparable with a Transformer's.
+        It is not the loss, because the loss on pseudo references differs from the loss on references and cannot be
+        compared with a Transformer's.
         """
         return "bleu" if self.synchronous else super().early_stopping_metric
 
     @property
     def target_reading(self) -> str:
-        """How targets are read and generated; see TransformerVariant."""
+        """The name of the way in which targets are read and generated; see TransformerVariant."""
         return "synchronous" if self.synchronous else super().target_reading
 
     @property
@@ -144,13 +145,13 @@ class SynchronousFields(TransformerVariant):
         return layer_numbers(self.sb_layers, self.decoder_layers)
 
     def mixer(self, stack: str, layer: int) -> str:
-        """Returns what mixes the positions in a layer; see TransformerVariant."""
+        """Returns the name of the mixer of a layer; see TransformerVariant."""
         if self.synchronous and stack == "decoder" and layer in self.synchronous_layers:
             return "synchronous"
         return super().mixer(stack, layer)
 
     def replace(self, **changes: Any) -> Self:
-        """Returns a copy with other values; where ``synchronous`` changes and ``pseudo`` is not given, that is auto.
+        """Returns a copy with other values; if ``synchronous`` changes and ``pseudo`` is not given, it becomes auto.
 
         Args:
           **changes: Field -> value.

@@ -8,7 +8,7 @@ from t2t_ext.config.variants import TransformerVariant, own_encoder
 
 
 def _own_self_attention(hparams: "TalkingHeadsFields") -> str:
-    """The condition that the stacks have self-attention of the Transformer's own."""
+    """Requires that the named stacks are the Transformer's own; returns "" or what is wrong."""
     if hparams.talking_heads == "both" and hparams.encoder_preset:
         return (
             f"has no effect on the encoder of encoder_preset={hparams.encoder_preset}, which is as it is; set "
@@ -29,7 +29,7 @@ class TalkingHeadsFields(TransformerVariant):
     )
 
     def mixer(self, stack: str, layer: int) -> str:
-        """Returns what mixes the positions in a layer: talking heads for self-attention; see TransformerVariant."""
+        """Returns the mixer of a layer: talking heads in place of self-attention; see TransformerVariant."""
         mixer = super().mixer(stack, layer)
         return "talking_heads" if mixer == "self_attention" and self.talking_heads in ("both", stack) else mixer
 
