@@ -196,8 +196,8 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
 class SummaryWords(StrictParams):
     """How much of a text is read."""
 
-    source_words: int = hparam(SOURCE_WORDS, "How many words of a text are read; 0 = all.", minimum=0)
-    target_words: int = hparam(TARGET_WORDS, "How many words of a summary are trained on; 0 = all.", minimum=0)
+    source_words: int = hparam(SOURCE_WORDS, "Number of words of a text to read; 0 = all.", minimum=0)
+    target_words: int = hparam(TARGET_WORDS, "Number of words of a summary to train on; 0 = all.", minimum=0)
 
 
 class _Summaries(ParallelFilesProblem):

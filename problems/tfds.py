@@ -126,15 +126,15 @@ def _texts(features: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 class TfdsOptions(StrictParams):
     """Options of ``translate_tfds``."""
 
-    dataset: str = hparam("", "Name of the data set, with its configuration: ted_hrlr_translate/pt_to_en.")
-    source: str = hparam("", "Name of the text that is translated from, such as pt, translation/pt or document.")
-    target: str = hparam("", "Name of the text that is translated into.")
-    source_language: str = hparam("", "Language of the source, where its name is not one.")
-    target_language: str = hparam("", "Language of the target, where its name is not one.")
-    train_split: str = hparam("train", "What is trained on, as tensorflow-datasets writes it, such as train[2000:].")
-    dev_split: str = hparam("validation", "Likewise the development set.")
-    test_split: str = hparam("test", "Likewise the test set; none where there is none.")
-    tfds_dir: str = hparam("", "Where tensorflow-datasets keeps its data; else tensorflow_datasets in --tmp_dir.")
+    dataset: str = hparam("", "Name of the data set, with its configuration, such as ted_hrlr_translate/pt_to_en.")
+    source: str = hparam("", "Name of the source text, such as pt, translation/pt or document.")
+    target: str = hparam("", "Name of the target text.")
+    source_language: str = hparam("", "Source language, if the name of the text is not a language.")
+    target_language: str = hparam("", "Target language, if the name of the text is not a language.")
+    train_split: str = hparam("train", "Training split in the notation of tensorflow-datasets, such as train[2000:].")
+    dev_split: str = hparam("validation", "Split of the development set.")
+    test_split: str = hparam("test", "Split of the test set; none = no test set.")
+    tfds_dir: str = hparam("", "Folder of tensorflow-datasets' data; default: tensorflow_datasets in --tmp_dir.")
 
 
 @registry.register_problem
