@@ -198,56 +198,12 @@ class _Generation:
         samples, totals = self._raw_samples(work)
         self._check_inputs()
         inputs = describe_inputs(problem, self.tmp_dir)
-        vocab = self.reused or self._trained_vocabulary(samples[TRAIN], totals[TRAIN], settings, workers)
-        if spelt := vocabulary.tags_in_pieces(vocab.source, problem.tags):
-            self.say(
-                f"Note: {', '.join(spelt)} {'is' if len(spelt) == 1 else 'are'} spelt in several subwords, as the "
-                "source's subword model was trained without them."
-            )
-        if not self._has_source_text():
-            vocab = dataclasses.replace(vocab, source=vocab.target)  # only one model file is written
-        described: dict[str, Any] = {"joint": vocab.joint, "training": vocab.training}
-        model_files = {}
-        for side, encoder in (("source", vocab.source), ("target", vocab.target)):
-            name = manifests.vocab_name(problem.base_name, encoder.vocab_size, "" if vocab.one_file else side)
-            encoder.save(work / name)
-            described[side] = {"file": name, "size": encoder.vocab_size, "sha256": encoder.sha256}
-            if not encoder.takes_raw_text:
-                described[side]["text"] = encoder.record()
-            model_files[side] = (str(work / name), encoder.sha256)
-        encoding = Encoding(
-            features=problem.features(),
-            source_model=model_files["source"],
-            target_model=model_files["target"],
-            training=True,
-            cleaning=filters,
-            languages=problem.languages,
-            tags=tuple(problem.tags),
-            evaluation_keys=self._evaluation_keys(filters, samples, work),
-            max_tokens=settings.max_tokens or 0,
-            max_length_ratio=settings.max_length_ratio or 0.0,
-            seed=settings.seed or 0,
-            bpe_dropout=settings.bpe_dropout or 0.0,
-            segmentations=settings.segmentations or 1,
-        )
-        splits: dict[str, SplitSummary] = {}
-        shards: dict[str, dict[str, Any]] = {}
-        for split in problem.splits:
-            writer = SplitWriter(
-                directory=work,
-                base_name=problem.base_name,
-                split=split,
-                samples=samples[split],
-                encoding=dataclasses.replace(encoding, training=split == TRAIN),
-                workers=workers,
-                num_shards=settings.num_shards or 0,
-                progress=self.progress,
-            )
-            with shown_progress(f"Encoding {split}", totals[split], "samples", enabled=self.progress) as advance:
-                splits[split], written = writer.write(advance)
-            shards.update(written)
-        if encoding.evaluation_keys[0]:
-            os.unlink(encoding.evaluation_keys[0])
+        vocab = self._save_models(self._vocabulary(samples[TRAIN], totals[TRAIN], settings, workers), work)
+        evaluation_keys = self._evaluation_keys(filters, samples, work)
+        encoding = self._encoding(settings, filters, vocab, evaluation_keys, work)
+        splits, shards = self._write_splits(samples, totals, encoding, settings.num_shards or 0, work, workers)
+        if evaluation_keys[0]:
+            os.unlink(evaluation_keys[0])
         others = sorted(path for path in work.iterdir() if path.is_file() and path.name not in shards)
         for path in others:
             with open(path, "rb") as file:
@@ -259,7 +215,7 @@ class _Generation:
             target_language=problem.target_language,
             settings=recorded(settings),
             inputs=inputs,
-            vocab=described,
+            vocab=vocab,
             splits=splits,
             files={**{path.name: manifests.describe_file(path) for path in others}, **shards},
             versions=_versions(),
@@ -347,6 +303,20 @@ class _Generation:
                 )
         return given
 
+    def _vocabulary(
+        self, samples: RawSamples, total: int | None, settings: GenerationSettings, workers: Workers
+    ) -> Vocabulary:
+        """Returns the subword models that are given, or trains them; says which tags the source's model splits."""
+        vocab = self.reused or self._trained_vocabulary(samples, total, settings, workers)
+        if spelt := vocabulary.tags_in_pieces(vocab.source, self.problem.tags):
+            self.say(
+                f"Note: {', '.join(spelt)} {'is' if len(spelt) == 1 else 'are'} spelt in several subwords, as the "
+                "source's subword model was trained without them."
+            )
+        if self._has_source_text():
+            return vocab
+        return dataclasses.replace(vocab, source=vocab.target)  # only one model file is written
+
     def _trained_vocabulary(
         self, samples: RawSamples, total: int | None, settings: GenerationSettings, workers: Workers
     ) -> Vocabulary:
@@ -417,6 +387,73 @@ class _Generation:
                 )
             raise no_usable_sample(self.problem.base_name, TRAIN, drops, self.problem.reading)
         return kept
+
+    def _save_models(self, vocab: Vocabulary, work: pathlib.Path) -> dict[str, Any]:
+        """Writes the subword models into the workspace; returns their description for the manifest."""
+        described: dict[str, Any] = {"joint": vocab.joint, "training": vocab.training}
+        for side, encoder in (("source", vocab.source), ("target", vocab.target)):
+            name = manifests.vocab_name(self.problem.base_name, encoder.vocab_size, "" if vocab.one_file else side)
+            encoder.save(work / name)
+            described[side] = {"file": name, "size": encoder.vocab_size, "sha256": encoder.sha256}
+            if not encoder.takes_raw_text:
+                described[side]["text"] = encoder.record()
+        return described
+
+    def _encoding(
+        self,
+        settings: GenerationSettings,
+        filters: cleaning.Cleaning,
+        vocab: dict[str, Any],
+        evaluation_keys: tuple[str, str],
+        work: pathlib.Path,
+    ) -> Encoding:
+        """Returns how training samples become arrays, with the models that ``_save_models`` has described."""
+        source_model, target_model = (
+            (str(work / vocab[side]["file"]), vocab[side]["sha256"]) for side in ("source", "target")
+        )
+        return Encoding(
+            features=self.problem.features(),
+            source_model=source_model,
+            target_model=target_model,
+            training=True,
+            cleaning=filters,
+            languages=self.problem.languages,
+            tags=tuple(self.problem.tags),
+            evaluation_keys=evaluation_keys,
+            max_tokens=settings.max_tokens or 0,
+            max_length_ratio=settings.max_length_ratio or 0.0,
+            seed=settings.seed or 0,
+            bpe_dropout=settings.bpe_dropout or 0.0,
+            segmentations=settings.segmentations or 1,
+        )
+
+    def _write_splits(
+        self,
+        samples: dict[str, RawSamples],
+        totals: dict[str, int | None],
+        encoding: Encoding,
+        num_shards: int,
+        work: pathlib.Path,
+        workers: Workers,
+    ) -> tuple[dict[str, SplitSummary], dict[str, dict[str, Any]]]:
+        """Encodes all splits; returns a summary of each, and size and SHA-256 of every shard by file name."""
+        summaries: dict[str, SplitSummary] = {}
+        shards: dict[str, dict[str, Any]] = {}
+        for split in self.problem.splits:
+            writer = SplitWriter(
+                directory=work,
+                base_name=self.problem.base_name,
+                split=split,
+                samples=samples[split],
+                encoding=dataclasses.replace(encoding, training=split == TRAIN),
+                workers=workers,
+                num_shards=num_shards,
+                progress=self.progress,
+            )
+            with shown_progress(f"Encoding {split}", totals[split], "samples", enabled=self.progress) as advance:
+                summaries[split], written = writer.write(advance)
+            shards.update(written)
+        return summaries, shards
 
 
 def _versions() -> dict[str, str]:
