@@ -119,22 +119,10 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
     }
     dropped = _Dropped(len(samples), chunk.first, list(texts.values()))
     if encoding.training and texts:
-        evaluated = encoding.evaluation_keys
-        known_keys = duplicates.read_evaluation_keys(*evaluated) if evaluated[0] else {}
-        columns = [
-            Column(
-                without_tags(texts[name], encoding.tags),
-                without_tags(prepared[name], encoding.tags),
-                encoding.languages[feature.side == TARGET],
-            )
-            for name, feature in features.items()
-        ]
-        for reason, unfit in filters.unfit_pairs(encoding.cleaning, columns, known_keys):
-            dropped.drop(reason, unfit)
+        _drop_by_cleaning(dropped, encoding, texts, prepared)
     kept = np.flatnonzero(dropped.kept_mask)
-    same = _identical([without_tags(column, encoding.tags) for column in texts.values()], len(samples))
-    same = same[kept]
-    chosen = {name: [column[row] for row in kept] for name, column in {**values, **prepared}.items()}
+    same = _identical([without_tags(column, encoding.tags) for column in texts.values()], len(samples))[kept]
+    chosen = _take(kept, {**values, **prepared})
     arrays = _arrays(encoding, chosen)
     if encoding.training:
         if texts:
@@ -143,15 +131,10 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         fit = np.flatnonzero(dropped.kept_mask[kept])
         kept, same = kept[fit], same[fit]
         if encoding.cleaning.duplicates != filters.NO and texts:
-            columns = [Column([column[row] for row in kept], ()) for column in texts.values()]
-            kind = encoding.cleaning.duplicates
-            duplicates.write_keys(chunk.directory, chunk.index, kind, columns, chunk.first + kept, times[kept])
+            _write_keys(chunk, _take(kept, texts), kept, times[kept])
         if encoding.bpe_dropout:
             # The limits above apply to the usual segmentation, so the same pairs are kept with and without dropout.
-            chosen = {name: [column[row] for row in fit] for name, column in chosen.items()}
-            seeds = np.random.default_rng([encoding.seed, 3, chunk.index]).integers(1 << 31, size=segmentations)
-            versions = [_arrays(encoding, chosen, seed) for seed in seeds.tolist()]
-            arrays = {name: np.concatenate([version[name] for version in versions]) for name in arrays}
+            arrays = _drawn_segmentations(chunk, _take(fit, chosen))
             kept, fit = np.tile(kept, segmentations), np.arange(len(fit) * segmentations)
             same = np.concatenate([same, np.zeros(len(kept) - len(same), bool)])  # a pair counts once
         order = np.random.default_rng([encoding.seed, 1, chunk.index]).permutation(len(fit))
@@ -172,6 +155,27 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
     )
 
 
+def _drop_by_cleaning(
+    dropped: "_Dropped",
+    encoding: Encoding,
+    texts: Mapping[str, Sequence[str]],
+    prepared: Mapping[str, Sequence[str]],
+) -> None:
+    """Drops samples by the filters of ``encoding.cleaning``, from their texts before and after the text steps."""
+    evaluated = encoding.evaluation_keys
+    known_keys = duplicates.read_evaluation_keys(*evaluated) if evaluated[0] else {}
+    columns = [
+        Column(
+            without_tags(texts[name], encoding.tags),
+            without_tags(prepared[name], encoding.tags),
+            encoding.languages[feature.side == TARGET],
+        )
+        for name, feature in text_features(encoding.features).items()
+    ]
+    for reason, unfit in filters.unfit_pairs(encoding.cleaning, columns, known_keys):
+        dropped.drop(reason, unfit)
+
+
 def _drop_by_length(dropped: "_Dropped", encoding: Encoding, lengths: np.ndarray, kept: np.ndarray) -> None:
     """Drops samples by ``lengths`` int [texts, rows], in subwords, of the samples ``kept`` so far, int [rows]."""
     limits = [limit for limit in (encoding.max_tokens, encoding.cleaning.max_subwords) if limit]
@@ -179,6 +183,27 @@ def _drop_by_length(dropped: "_Dropped", encoding: Encoding, lengths: np.ndarray
         dropped.drop(TOO_LONG, lengths.max(0) > min(limits), kept)
     if encoding.max_length_ratio:
         dropped.drop(LENGTH_RATIO, lengths.max(0) > encoding.max_length_ratio * lengths.min(0), kept)
+
+
+def _take(rows: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Returns the given rows of all columns."""
+    return {name: [column[row] for row in rows] for name, column in columns.items()}
+
+
+def _write_keys(chunk: Chunk, texts: Mapping[str, Sequence[str]], rows: np.ndarray, times: np.ndarray) -> None:
+    """Writes the keys for finding duplicates; ``texts`` and ``times`` are those of the given rows of the chunk."""
+    columns = [Column(column, ()) for column in texts.values()]
+    duplicates.write_keys(
+        chunk.directory, chunk.index, chunk.encoding.cleaning.duplicates, columns, chunk.first + rows, times
+    )
+
+
+def _drawn_segmentations(chunk: Chunk, columns: Mapping[str, Sequence[Any]]) -> Arrays:
+    """Returns the arrays of samples in the segmentations that BPE-dropout draws, one segmentation after the other."""
+    encoding = chunk.encoding
+    seeds = np.random.default_rng([encoding.seed, 3, chunk.index]).integers(1 << 31, size=encoding.segmentations)
+    versions = [_arrays(encoding, columns, seed) for seed in seeds.tolist()]
+    return {name: np.concatenate([version[name] for version in versions]) for name in versions[0]}
 
 
 def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
