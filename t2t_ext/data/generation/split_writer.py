@@ -87,29 +87,15 @@ class SplitWriter:
         examples = {reason: f"{report.name_of(number)}: {text}" for reason, (number, text) in chunks.examples.items()}
         first = {**examples, **report.first}
         rows, in_chunks, sizes = chunks.numbers()
-        removed = None
-        if encoding.training and rows.sum() and encoding.cleaning.duplicates != cleaning.NO:
-            with shown_progress("Finding duplicates", int(rows.sum()), "samples", enabled=self.progress) as found:
-                removed = duplicates.find(
-                    scratch,
-                    encoding.cleaning.duplicates,
-                    chunks=len(rows),
-                    chunk_size=raw_samples.SAMPLES_PER_CHUNK,
-                    rows=int(rows.sum()),
-                    workers=self.workers,
-                    advance=found,
-                )
+        removed = self._repetitions(rows)
+        if removed:
             in_chunks = in_chunks - removed.samples
             if removed.pairs:
                 drops[cleaning.DUPLICATE] += removed.pairs
                 first.setdefault(cleaning.DUPLICATE, report.repetition(removed.first))
         if not in_chunks.sum():
             raise no_usable_sample(self.base_name, self.split, drops, report)
-        count = 1
-        if encoding.training:
-            asked = self.num_shards or -(-int(in_chunks.sum()) // SAMPLES_PER_SHARD)
-            # The writer and training read a shard as a whole, so its size is limited. No shard is empty.
-            count = min(max(asked, -(-int(sizes.sum()) // MOST_BYTES_PER_SHARD)), int(in_chunks.max()))
+        count = self._number_of_shards(in_chunks, sizes)
         groups = self._regroup(sizes, removed, count)
         shards = self._write_shards(count, len(groups))
         shutil.rmtree(scratch)
@@ -171,6 +157,30 @@ class SplitWriter:
                 advance(chunk.read)
         names = {name: [pathlib.Path(file.name).name for file in opened] for name, opened in texts.items()}
         return chunks, names, {name: writer.close() for name, writer in vectors.items()}
+
+    def _repetitions(self, rows: np.ndarray) -> duplicates.Found | None:
+        """Returns the repetitions in chunks of ``rows`` int [chunks] samples; None if they are not looked for."""
+        kind, total = self.encoding.cleaning.duplicates, int(rows.sum())
+        if not self.encoding.training or not total or kind == cleaning.NO:
+            return None
+        with shown_progress("Finding duplicates", total, "samples", enabled=self.progress) as advance:
+            return duplicates.find(
+                self._scratch,
+                kind,
+                chunks=len(rows),
+                chunk_size=raw_samples.SAMPLES_PER_CHUNK,
+                rows=total,
+                workers=self.workers,
+                advance=advance,
+            )
+
+    def _number_of_shards(self, samples: np.ndarray, sizes: np.ndarray) -> int:
+        """Returns the number of shards for chunks of ``samples`` int [chunks] occurrences and ``sizes`` bytes."""
+        if not self.encoding.training:
+            return 1
+        asked = self.num_shards or -(-int(samples.sum()) // SAMPLES_PER_SHARD)
+        # The writer and training read a shard as a whole, so its size is limited. No shard is empty.
+        return min(max(asked, -(-int(sizes.sum()) // MOST_BYTES_PER_SHARD)), int(samples.max()))
 
     def _numbered(self, vectors: Mapping[str, FloatWriter]) -> Iterator[Sample]:
         """Yields samples with sequence numbers in place of float vectors; skips samples with unusable vectors."""
