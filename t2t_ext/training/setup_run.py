@@ -64,35 +64,17 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         raise UserError("No run directory was given. Name one: --output_dir=RUN (it is made where it is missing).")
     stored = RunDirectory.open(config.output_dir) if RunDirectory.exists(config.output_dir) else None
     if stored is None:
-        folders.check_new(config.output_dir, config.data_dir)
-    missing = [name for name in _NEEDED if not getattr(config, name)]
-    if stored is None and missing:
-        raise UserError(
-            f"{config.output_dir} is no run yet, and a new one needs "
-            f"{', '.join(f'--{name}' for name in missing)} as well. --registry_help lists the names."
-        )
+        _check_new(config)
     old = stored.config if stored else None
-    usr_dir = old.t2t_usr_dir if old else ""
-    if config.t2t_usr_dir:
-        usr_dir = user_directory.absolute(config.t2t_usr_dir)  # modules are imported from the path without links
-        registry.load_user_directory(usr_dir)
-    elif stored:
-        stored.load_user_code()
+    usr_dir = _load_user_code(config, stored)
     hparams, origins, set_name = _hparams(config, stored)
     settings = _settings(config, old, hparams)
     # Decode hparams that nothing reads are refused, unless the run has been using them all along.
     as_before = old is not None and settings.decode_hparams == old.training.get("decode_hparams")
     decode_hparams = check_settings(settings, hparams, config.given_settings(), stored=as_before)
     problem = config.problem or (old.problem if old else "")
-    options = dict(config.problem_options or {})
-    if old:
-        # Options given again must equal the stored ones. If the problem is another one, its name will be refused.
-        options = {**old.problem_options, **(options if problem == old.problem else {})}
     data_dir = os.path.abspath(config.data_dir or (old.data_dir if old else ""))
-    if not old:
-        target_variants.check_problem(hparams, _problem(problem, options), data_dir, config.model)
-        _check_source(hparams, _problem(problem, options))
-        options = {**options_of_data(problem, options, data_dir), **options}
+    options = _options_given_again(config, old) if old else _options_of_new_run(config, hparams, data_dir)
     new = RunConfig(
         problem=problem,
         problem_options={**_problem(problem, options).options},
@@ -121,6 +103,52 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         check_resumable(stored.config_now(), new, config.output_dir, may_change)
         new = dataclasses.replace(new, created=old.created)
     return ResolvedRun(config, new, hparams, settings, decode_hparams, stored, config.output_dir)
+
+
+def _check_new(config: TrainConfig) -> None:
+    """Checks that a new run can be made in its directory, and that nothing it needs is missing.
+
+    Raises:
+      UserError: The directory cannot be that of a run, or a required value is missing.
+    """
+    folders.check_new(config.output_dir, config.data_dir)
+    missing = [name for name in _NEEDED if not getattr(config, name)]
+    if missing:
+        raise UserError(
+            f"{config.output_dir} is no run yet, and a new one needs "
+            f"{', '.join(f'--{name}' for name in missing)} as well. --registry_help lists the names."
+        )
+
+
+def _load_user_code(config: TrainConfig, stored: RunDirectory | None) -> str:
+    """Loads the user's modules, from ``--t2t_usr_dir`` or the run's copy; returns their directory to store, or ""."""
+    if config.t2t_usr_dir:
+        directory = user_directory.absolute(config.t2t_usr_dir)  # modules are imported from the path without links
+        registry.load_user_directory(directory)
+        return directory
+    if not stored:
+        return ""
+    stored.load_user_code()
+    return stored.config.t2t_usr_dir
+
+
+def _options_given_again(config: TrainConfig, old: RunConfig) -> dict[str, Any]:
+    """Returns the problem options of a stored run, with those that are given again in their place."""
+    # They must equal the stored ones, which is checked later. If the problem is another one, its name will be refused.
+    of_another = config.problem and config.problem != old.problem
+    return {**old.problem_options, **({} if of_another else config.problem_options or {})}
+
+
+def _options_of_new_run(config: TrainConfig, hparams: HParams, data_dir: str) -> dict[str, Any]:
+    """Returns the problem options that are given, and for others those of the data that are there.
+
+    Raises:
+      UserError: The hparams do not fit the problem, or the data were made with other options.
+    """
+    given = dict(config.problem_options or {})
+    target_variants.check_problem(hparams, _problem(config.problem, given), data_dir, config.model)
+    _check_source(hparams, _problem(config.problem, given))
+    return {**options_of_data(config.problem, given, data_dir), **given}
 
 
 def check_settings(
