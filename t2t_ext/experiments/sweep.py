@@ -27,7 +27,7 @@ from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.search.directions import direction_shares, shown_shares
 from t2t_ext.training.records import parse, stopped_improving
-from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION, NO_TRANSLATION
+from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION, NO_TRANSLATION, Hypothesis
 
 if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
@@ -228,33 +228,16 @@ class Sweep:
             weights = _weights_digest(path)
             translator = self._load(path)
         except UserError as error:
-            if not path.is_dir():
-                self.deleted.append(step)
-                self._say(
-                    f"{path.name} was deleted by the trainer before it was read; passed over (the trainer's "
-                    "--keep_checkpoint_max keeps more of them)"
-                )
-            elif isinstance(error, checkpoints.DamagedCheckpointError):
-                self.damaged.append(step)
-                self._say(f"warning: {error.what} Passed over.")
-            else:
-                raise
+            self._pass_over(path, error)
             return None
         started = time.monotonic()
         total = len(self._config.sources)
         with progress(path.name, total, "lines") if progress else contextlib.nullcontext() as update:
             found = translator.translate(self._config.sources, update)
         seconds = time.monotonic() - started
-        texts = [text_lines.one_line(each[0].text) for each in found]
-        prepared = [text_lines.one_line(each[0].prepared) for each in found]
+        best = [each[0] for each in found]
         name = f"{path.name}.txt"
-        _write_lines(self.table.folder / name, texts)
-        self.table.remove_companions(name)  # from an earlier translation
-        if prepared != texts:
-            _write_lines(_prepared_path(self.table.folder / name), prepared)
-        if translator.two_sided:
-            won = [each[0].direction if each[0].length else "" for each in found]
-            _write_lines((self.table.folder / name).with_suffix(DIRECTIONS), won)
+        texts, prepared = self._write_translations(name, best, two_sided=translator.two_sided)
         record = ScoreRecord(
             step=step,
             checkpoint=path.name,
@@ -267,12 +250,52 @@ class Sweep:
             run=str(self._run.path.resolve()),
             scores={},
             signatures={},
-            directions=direction_shares(each[0] for each in found) if translator.two_sided else {},
+            directions=direction_shares(best) if translator.two_sided else {},
         )
         record = self._scored(record, texts, prepared)
         self.table.add(record)
         self._write_table()
         self._say(f"step {step}: {self._shown(record)} ({total:,} lines in {seconds:.1f} s)")
+        self._warn_of_lines(step, translator)
+        if record.directions:
+            self._say(shown_shares(record.directions))
+        return record
+
+    def _pass_over(self, path: pathlib.Path, error: UserError) -> None:
+        """Notes and says that a checkpoint is deleted or damaged; raises any other error about it."""
+        if not path.is_dir():
+            self.deleted.append(_step(path))
+            self._say(
+                f"{path.name} was deleted by the trainer before it was read; passed over (the trainer's "
+                "--keep_checkpoint_max keeps more of them)"
+            )
+        elif isinstance(error, checkpoints.DamagedCheckpointError):
+            self.damaged.append(_step(path))
+            self._say(f"warning: {error.what} Passed over.")
+        else:
+            raise error
+
+    def _write_translations(
+        self, name: str, best: Sequence[Hypothesis], *, two_sided: bool
+    ) -> tuple[list[str], list[str]]:
+        """Writes translations, before the last text steps as well if they differ, and the directions that won.
+
+        Returns:
+          The lines of the texts, and those before the last text steps.
+        """
+        path = self.table.folder / name
+        texts = [text_lines.one_line(each.text) for each in best]
+        prepared = [text_lines.one_line(each.prepared) for each in best]
+        _write_lines(path, texts)
+        self.table.remove_companions(name)  # from an earlier translation
+        if prepared != texts:
+            _write_lines(_prepared_path(path), prepared)
+        if two_sided:
+            _write_lines(path.with_suffix(DIRECTIONS), [each.direction if each.length else "" for each in best])
+        return texts, prepared
+
+    def _warn_of_lines(self, step: int, translator: "Translator") -> None:
+        """Says which lines were truncated, and which have no translation or an empty one."""
         for numbers, what in (
             (translator.truncated_line_numbers, f"truncated to {translator.describe_limits()}"),
             (translator.untranslated_line_numbers, NO_TRANSLATION),
@@ -280,9 +303,6 @@ class Sweep:
         ):
             if numbers:
                 self._say(f"warning: step {step}: {what}: {text_lines.LineNumbers(numbers)}")
-        if record.directions:
-            self._say(shown_shares(record.directions))
-        return record
 
     def _load(self, path: pathlib.Path) -> "Translator":
         """Returns the translator with a checkpoint's weights; the first call builds it."""
