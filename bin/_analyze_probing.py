@@ -71,23 +71,14 @@ def build_parser() -> FlagParser:
 
 def run(flags: argparse.Namespace) -> None:
     """Carries out the analysis, or builds tasks."""
+    _check_what_is_asked(flags)
     if flags.build_from:
-        if flags.output_dir or flags.more_runs or flags.tasks or flags.probing_dir:
-            raise UserError(
-                "--build_from makes tasks and probes no run: leave --output_dir, --tasks, --probing_dir out."
-            )
         build_tasks(flags)
         return
-    built_with = {spec.partition("=")[0] for group in BUILD_FLAGS.values() for spec in group} - {"build_from"}
-    if given := sorted(built_with & flags.given):
-        raise UserError(f"--{given[0]} goes with --build_from=FILE.")
     # Finds all user errors before models are loaded.
     _check_classifier(flags)
     paths = _task_paths(flags)
-    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, log.warning)
-    for each in runs:
-        each.directory.require_text(_NAME)
-    runs = labeled(runs, flags.labels)
+    runs = _open_text_runs(flags)
     layer = _check_layer(flags, runs)
     tasks = _read_tasks(flags, paths)
     notes: list[str] = []
@@ -102,27 +93,14 @@ def run(flags: argparse.Namespace) -> None:
     texts = [run_texts(each.directory, flags) for each in runs]
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.probing import report as probing_report
-    from t2t_ext.analysis.probing.classifier import ClassifierSettings
-    from t2t_ext.analysis.probing.probe import ProbedText, ProbingSettings, probe
+    from t2t_ext.analysis.probing.probe import ProbedText, probe
 
-    classifier = ClassifierSettings(**{each.name: getattr(flags, each.name) for each in fields(ClassifierSettings)})
-    settings = ProbingSettings(
-        classifier=classifier,
-        layer=layer,
-        eos=flags.eos,
-        detokenize=flags.detokenize,
-        cache_features=flags.cache_features,
-        source_tag=flags.source_tag,
-        seeds=range(flags.random_seed, flags.random_seed + flags.seeds),
-    )
-    kept = ("layer", "eos", "detokenize", "random_seed", "seeds", *(each.name for each in fields(ClassifierSettings)))
-    limits = ("max_train_sentences", "max_valid_sentences", "max_test_sentences", "max_characters")
     report = probe(
         runs,
         [ProbedText(text.tagged, text.source_language() if flags.detokenize else "") for text in texts],
         tasks,
-        settings,
-        content={name: getattr(flags, name) for name in (*kept, *limits)},
+        _probing_settings(flags, layer),
+        content=_settings_of_report(flags),
         note=note,
         progress=running_total,
     )
@@ -132,7 +110,25 @@ def run(flags: argparse.Namespace) -> None:
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
 
 
+def _check_what_is_asked(flags: argparse.Namespace) -> None:
+    """Raises a UserError if flags for building tasks are mixed with flags for probing."""
+    if flags.build_from and (flags.output_dir or flags.more_runs or flags.tasks or flags.probing_dir):
+        raise UserError("--build_from makes tasks and probes no run: leave --output_dir, --tasks, --probing_dir out.")
+    built_with = {spec.partition("=")[0] for group in BUILD_FLAGS.values() for spec in group} - {"build_from"}
+    given = sorted(built_with & flags.given)
+    if given and not flags.build_from:
+        raise UserError(f"--{given[0]} goes with --build_from=FILE.")
+
+
 # === What is probed ===
+
+
+def _open_text_runs(flags: argparse.Namespace) -> list[AnalyzedRun]:
+    """Returns the runs with their labels; raises a UserError if one does not translate text."""
+    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, log.warning)
+    for each in runs:
+        each.directory.require_text(_NAME)
+    return labeled(runs, flags.labels)
 
 
 def _check_classifier(flags: argparse.Namespace) -> None:
@@ -183,3 +179,31 @@ def _check_layer(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> int:
         if count and int(flags.layer) > count:
             raise UserError(f"--layer={flags.layer}: the encoder of {each.directory.path} has {count} layers.")
     return int(flags.layer)
+
+
+# === Settings: these functions import TensorFlow ===
+
+
+def _probing_settings(flags: argparse.Namespace, layer: int) -> Any:
+    """Returns the settings of ``probe`` for the layer that ``_check_layer`` has returned."""
+    from t2t_ext.analysis.probing.classifier import ClassifierSettings
+    from t2t_ext.analysis.probing.probe import ProbingSettings
+
+    return ProbingSettings(
+        classifier=ClassifierSettings(**{each.name: getattr(flags, each.name) for each in fields(ClassifierSettings)}),
+        layer=layer,
+        eos=flags.eos,
+        detokenize=flags.detokenize,
+        cache_features=flags.cache_features,
+        source_tag=flags.source_tag,
+        seeds=range(flags.random_seed, flags.random_seed + flags.seeds),
+    )
+
+
+def _settings_of_report(flags: argparse.Namespace) -> dict[str, Any]:
+    """Returns the flags that the report records, name -> value."""
+    from t2t_ext.analysis.probing.classifier import ClassifierSettings
+
+    kept = ("layer", "eos", "detokenize", "random_seed", "seeds", *(each.name for each in fields(ClassifierSettings)))
+    limits = ("max_train_sentences", "max_valid_sentences", "max_test_sentences", "max_characters")
+    return {name: getattr(flags, name) for name in (*kept, *limits)}
