@@ -83,10 +83,6 @@ class ServedTranslator(tf.Module):
 
         search, hparams = translator.search_batch, translator.decode_hparams
         inputs = translator.source.spec
-        targets, partners, prefixes, constraints, sides = (
-            tf.TensorSpec([None], tf.string, name=name)
-            for name in ("targets", "partners", "prefixes", "constraints", "sides")
-        )
         self.serving_default = _signature(lambda inputs: _best(search(inputs, num_hypotheses=1)), inputs)
         kept = hparams.num_hypotheses if translator.samples else hparams.beam_size
         self.nbest = _signature(
@@ -95,42 +91,60 @@ class ServedTranslator(tf.Module):
             ),
             inputs,
         )
-        names = ("scores", "log_probs", "lengths")
-        if translator.two_sided:
-            self.score = _signature(
-                lambda inputs, targets, partners: _pick(translator.score_batch(inputs, targets, partners), names),
-                *(inputs, targets, partners),
+        self.score = _score_signature(translator)
+        self._add_guided_searches(translator)
+        if translator.can_align:
+            self.align = _signature(
+                lambda inputs, targets: dict(translator.align_batch(inputs, targets)), inputs, _strings("targets")
             )
-        else:
-            self.score = _signature(
-                lambda inputs, targets: _pick(translator.score_batch(inputs, targets), names), inputs, targets
-            )
+        text = served_text(translator)
+        if text is not None:
+            self.text_encoders = _text_encoders_signature(text)
+
+    def _add_guided_searches(self, translator: "Translator") -> None:
+        """Adds the signatures with prefixes, constraints and seeds that the translator can search with."""
+        search, inputs = translator.search_batch, translator.source.spec
         if translator.can_force_prefix:
             self.translate_with_prefix = _signature(
-                lambda inputs, prefixes: _best(search(inputs, num_hypotheses=1, prefixes=prefixes)), inputs, prefixes
+                lambda inputs, prefixes: _best(search(inputs, num_hypotheses=1, prefixes=prefixes)),
+                *(inputs, _strings("prefixes")),
             )
         if translator.can_constrain:
             self.translate_with_constraints = _signature(
                 lambda inputs, constraints: _best(
                     search(inputs, num_hypotheses=1, constraints=constraints), "unmet_constraints"
                 ),
-                *(inputs, constraints),
+                *(inputs, _strings("constraints")),
             )
         if translator.samples:
             self.sample = _signature(
                 lambda inputs, seeds: _best(search(inputs, num_hypotheses=1, seeds=seeds), "log_probs"),
                 *(inputs, tf.TensorSpec([None], tf.int64, name="seeds")),
             )
-        if translator.can_align:
-            self.align = _signature(
-                lambda inputs, targets: dict(translator.align_batch(inputs, targets)), inputs, targets
-            )
-        text = served_text(translator)
-        if text is not None:
-            encoders = text.wire()
-            self.text_encoders = _signature(
-                lambda sides: {"files": tf.gather(encoders, tf.cast(tf.not_equal(sides, "source"), tf.int32))}, sides
-            )
+
+
+def _score_signature(translator: "Translator") -> Any:
+    """Returns the signature that scores given targets, of a two-sided model with the partners of each."""
+    inputs, targets, names = translator.source.spec, _strings("targets"), ("scores", "log_probs", "lengths")
+    if translator.two_sided:
+        return _signature(
+            lambda inputs, targets, partners: _pick(translator.score_batch(inputs, targets, partners), names),
+            *(inputs, targets, _strings("partners")),
+        )
+    return _signature(lambda inputs, targets: _pick(translator.score_batch(inputs, targets), names), inputs, targets)
+
+
+def _text_encoders_signature(text: ServedText) -> Any:
+    """Returns the signature that gives clients the files of the text encoders."""
+    encoders = text.wire()
+    return _signature(
+        lambda sides: {"files": tf.gather(encoders, tf.cast(tf.not_equal(sides, "source"), tf.int32))},
+        _strings("sides"),
+    )
+
+
+def _strings(name: str) -> tf.TensorSpec:
+    return tf.TensorSpec([None], tf.string, name=name)
 
 
 def _signature(function: Callable[..., dict[str, tf.Tensor]], *specs: tf.TensorSpec) -> Any:
