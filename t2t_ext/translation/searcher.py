@@ -89,9 +89,7 @@ class Searcher:
         Raises:
           UserError: The model or the decode hparams exclude prefixes, constraints or seeds.
         """
-        hparams, directions = self._hparams, self._model.directions
-        # For each direction of the model, whether it generates right to left.
-        reversed_directions = (self._target_direction == "r2l",) if directions == 1 else (False, True)
+        hparams, directions, reversed_directions = self._hparams, self._model.directions, self._reversed_directions
         banned = (PAD_ID, UNK_ID, *self._target.encoder.control_ids)
         config = search_config(hparams, num_hypotheses, directions, banned)
         if seeds is not None and hparams.sampling_method != "random":
@@ -128,13 +126,21 @@ class Searcher:
         unmet = {}
         if phrases is not None:
             unmet["unmet_constraints"] = count_unmet(phrases, found.ids, found.directions)[:batch]
-        found = Result(*(part[:batch] for part in found))
+        return {**unmet, **self._translations(Result(*(part[:batch] for part in found)), empty)}
+
+    @property
+    def _reversed_directions(self) -> tuple[bool, ...]:
+        """Returns for each direction of the model whether it generates right to left."""
+        return (self._target_direction == "r2l",) if self._model.directions == 1 else (False, True)
+
+    def _translations(self, found: Result, empty: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns what ``search`` returns of any search; translations of sources that are ``empty`` are so, too."""
+        reversed_directions = self._reversed_directions
         right_to_left = tf.equal(found.directions, 1)
-        if directions == 1:
+        if self._model.directions == 1:
             right_to_left = tf.fill(tf.shape(found.directions), reversed_directions[0])
         empty = empty[:, tf.newaxis]  # [B, 1]
         return {
-            **unmet,
             "outputs": tf.where(empty, "", self._to_text(found, right_to_left if any(reversed_directions) else None)),
             "scores": tf.where(empty, 0.0, found.scores),
             "log_probs": tf.where(empty, 0.0, found.log_probs),
