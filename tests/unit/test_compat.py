@@ -1,4 +1,4 @@
-"""What t2t_ext uses beside TensorFlow's and Keras's public interface: what breaks where a new version changes it."""
+"""Tests of the private TensorFlow and Keras interfaces in t2t_ext/compat.py, and what breaks if they change."""
 
 import inspect
 import pathlib
@@ -68,7 +68,7 @@ def test_the_leader_of_workers_is_the_chief():
 
 
 def test_a_subword_model_is_a_resource_of_a_name():
-    """Otherwise a Translator loses its subword model where training beside it clears TensorFlow's kernels."""
+    """Without a shared name, a Translator loses its subword model when training beside it clears the kernels."""
     from tensorflow_text.python.ops import sentencepiece_tokenizer
 
     operation = sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op
@@ -76,7 +76,7 @@ def test_a_subword_model_is_a_resource_of_a_name():
 
 
 def test_variables_know_the_layer_that_made_them():
-    """Otherwise --describe names no parts."""
+    """``--describe`` needs the owners of variables to name the parts of a model."""
     import keras
 
     from t2t_ext import compat
@@ -93,7 +93,7 @@ def test_variables_know_the_layer_that_made_them():
 
 
 def test_peers_and_barriers_raise_errors_of_tensorflow():
-    """Without other workers there is nobody to ask: the errors are those that the trainer catches."""
+    """Without other workers the check of a peer must fail with an error that the trainer catches."""
     import tensorflow as tf
 
     from t2t_ext import compat
@@ -104,7 +104,7 @@ def test_peers_and_barriers_raise_errors_of_tensorflow():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TensorFlow's library has another name")
 def test_the_note_about_onednn_is_a_function_of_the_library():
-    """Otherwise users see ``oneDNN supports DT_INT64 only on ...`` in the middle of a progress bar."""
+    """Without this function, ``oneDNN supports DT_INT64 only on ...`` would interrupt progress bars."""
     from t2t_ext import compat
 
     assert compat.framework_library()[compat.ONEDNN_NOTE]

@@ -1,4 +1,4 @@
-"""Documents: links and paths lead somewhere, names are registered, lines are short."""
+"""Tests of the documentation: links and paths exist, registered names are documented, lines are short."""
 
 import ast
 import functools
@@ -21,12 +21,12 @@ PAGES = sorted(
 )
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# Paths in code spans: a folder of the repository, then at least one more part.
+# Paths in code spans: a folder of the repository, followed by at least one more path component.
 PATH = re.compile(r"`((?:t2t_ext|problems|hparams|recipes|bin|tests|docs|benchmarks|examples)/[\w./-]*)`")
 MODULE = re.compile(r"`(t2t_ext(?:\.\w+)+)(?:\(.*?\))?`")
 FILE = re.compile(r"`([\w/]+\.py)`")
 SOURCES = ("t2t_ext", "problems", "hparams", "recipes", "bin", "benchmarks", "docs", "tests", "examples")
-FOLDERS = ("", "t2t_ext")  # what a path in a page may be relative to
+FOLDERS = ("", "t2t_ext")  # folders that a path in a page may be relative to
 
 
 def text_of(name):
@@ -41,7 +41,7 @@ def prose(name):
 
 @functools.cache
 def anchors(path):
-    """Returns the anchors of a page's headings, as GitHub makes them."""
+    """Returns the anchors of a page's headings in GitHub's form."""
     headings = re.findall(r"(?m)^#+ (.+)$", path.read_text(encoding="utf-8"))
     plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
@@ -66,7 +66,7 @@ def test_paths_and_modules_exist(name):
     missing = [path for path in PATH.findall(text) if not any((ROOT / folder / path).exists() for folder in FOLDERS)]
     for module in MODULE.findall(text):
         parts = module.split(".")[1:]
-        # The last parts may be a class or a function: the longest beginning that is a module must name the next one.
+        # The last parts may be a class or function: the longest prefix that is a module must contain the next part.
         for length in range(len(parts), -1, -1):
             base = ROOT.joinpath("t2t_ext", *parts[:length])
             file = base.with_suffix(".py") if base.with_suffix(".py").is_file() else base / "__init__.py"
@@ -75,7 +75,7 @@ def test_paths_and_modules_exist(name):
                 if rest and not re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")):
                     missing.append(module)
                 break
-    # Files by their last parts, such as `search/rules.py`.
+    # Files that are named by the end of their path, such as `search/rules.py`.
     files = ["/" + str(path.relative_to(ROOT)) for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
     for file in set(FILE.findall(text)):
         if file.split("/")[0] not in SOURCES and not any(path.endswith(f"/{file}") for path in files):
@@ -105,14 +105,14 @@ def test_every_registered_name_is_documented(page, names):
 
 
 def test_the_pages_that_messages_name_exist():
-    """By their titles, which are what a reader of an installed package can look for."""
+    """Messages name pages by their titles because users of an installed package can search for a title."""
     for name, title in pages._TITLES.items():
         assert text_of(f"docs/{name}.md").startswith(f"# {title}\n")
         assert pages.page(name) == f"the documentation's page '{title}' (docs/{name}.md of the sources)"
 
 
 def test_no_message_names_a_file_of_the_docs_by_its_path_alone():
-    """An installed package does not have these files; ``pages.page`` says how a message names one."""
+    """Messages use ``pages.page`` to name a page, since an installed package does not contain the files of docs/."""
     found, used = [], set()
     for folder in ("t2t_ext", "bin", "problems", "hparams", "recipes"):
         for path in (ROOT / folder).rglob("*.py"):

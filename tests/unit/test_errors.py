@@ -1,4 +1,4 @@
-"""Errors for the person at the keyboard, and the extras that they name."""
+"""Tests of user errors, and of the optional dependencies (extras) that they name."""
 
 import ast
 import pathlib
@@ -36,11 +36,11 @@ def test_a_step_whose_package_is_missing(without_package):
     without_package("jieba")
     with pytest.raises(UserError, match=r"the step needs the package jieba, .*pip install 't2t_ext\[zh\]'"):
         TextSteps(["jieba"], "zh")
-    TextSteps(["moses_tokenize"], "de")  # its package is not an extra's
+    TextSteps(["moses_tokenize"], "de")  # the package of this step belongs to no extra
 
 
 def named_extras():
-    """Yields the extras that calls of ``require_package`` name, and those that they are given."""
+    """Yields the extras that calls of ``require_package``, steps and protocols name."""
     for folder in ("t2t_ext", "problems", "bin"):
         for file in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""The command lines that scripts show in their own first lines are read by their own flags."""
+"""Tests that each script's own argument parser accepts the example command lines in the script's docstring."""
 
 import argparse
 import importlib.util
@@ -20,7 +20,7 @@ OTHERS = [
 
 
 def examples(script):
-    """Yields the arguments of every ``python [FOLDER/]SCRIPT ...`` in the script's docstring, with what is optional."""
+    """Yields the arguments of each ``python [FOLDER/]SCRIPT ...`` in a script's docstring, also the optional ones."""
     text = script.read_text(encoding="utf-8").split('"""')[1].replace("\\\\\n", " ").replace("\\\n", " ")
     for line in re.findall(rf"python (?:\w+/)*{script.name}\b([^`\n]*)", text):
         words = shlex.split(line, comments=True)
@@ -28,7 +28,7 @@ def examples(script):
 
 
 class Parsed(BaseException):
-    """What a script's parser made of its arguments; raised so that nothing is measured."""
+    """Carries the parsed arguments of a script; raised right after parsing so that the script does no work."""
 
 
 @pytest.mark.parametrize("script", [*BENCHMARKS, *OTHERS], ids=lambda path: path.stem)
@@ -41,7 +41,7 @@ def test_examples_are_understood(script, monkeypatch):
         raise Parsed(given)
 
     monkeypatch.syspath_prepend(str(script.parent))
-    if script.parent.name == "examples":  # runs without t2t_ext, which loads these only when they are needed
+    if script.parent.name == "examples":  # the example works without t2t_ext and imports these two modules when it runs
         for name in ("tensorflow", "tensorflow_text"):
             monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     spec = importlib.util.spec_from_file_location(f"example_of_{script.stem}", script)

@@ -1,4 +1,4 @@
-"""Who may import whom, and which modules must do without TensorFlow."""
+"""Tests of the import rules: which package may import which, and which modules must not load TensorFlow."""
 
 import ast
 import pathlib
@@ -14,8 +14,8 @@ ROOT = ENGINE.parent
 GARDEN = ("problems", "hparams", "recipes", "bin")
 HEAVY = ("tensorflow", "keras", "tensorflow_text", "tensorboard")
 
-# Folders (and files at the top) from the ground up: a module imports from its own folder and from those further down,
-# at import time or inside a function. Folders on one line do not import each other.
+# Packages (and top-level modules) from the bottom up: a module may import from its own package and from lower ones,
+# at import time or inside a function. Packages on the same line do not import each other.
 FLOORS = (
     ("errors", "pages", "version", "index", "compat"),
     ("io", "config"),
@@ -92,10 +92,10 @@ TENSORFLOW_FREE = (
 
 
 def module_files():
-    """Returns dotted module -> file of everything in t2t_ext, garden included."""
+    """Returns dotted name -> file for every module of t2t_ext, including problems, hparams, recipes and bin."""
     files = {}
     for base, prefix in ((ENGINE, "t2t_ext"), *((ROOT / name, f"t2t_ext.{name}") for name in GARDEN)):
-        for file in base.rglob("*.py"):  # which does not follow the links to the garden's folders
+        for file in base.rglob("*.py"):  # rglob does not follow the symbolic links in t2t_ext to the GARDEN folders
             parts = file.relative_to(base).with_suffix("").parts
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             files[".".join([prefix, *parts])] = file
@@ -106,7 +106,7 @@ FILES = module_files()
 
 
 def imports(module, *, only_at_import_time):
-    """Returns the dotted names that a module imports, without those for type checkers only."""
+    """Returns the dotted names that a module imports, except those that it imports for type checkers only."""
     found = set()
 
     def visit(node):
@@ -134,7 +134,7 @@ def imports(module, *, only_at_import_time):
 
 
 def part(module):
-    """Returns the name in FLOORS that a module belongs to; None for packages of packages and what is not ours."""
+    """Returns the entry of FLOORS that a module belongs to, or None for parent packages and modules outside t2t_ext."""
     names = module.split(".")[1:]
     known = {name for floor in FLOORS for name in floor}
     for length in (2, 1):
@@ -169,7 +169,7 @@ def test_directions(name):
 
 
 def test_nothing_below_imports_the_public_names():
-    """``t2t_ext/__init__.py`` names what users import; the toolkit itself imports from where things are."""
+    """Only users import the names of ``t2t_ext/__init__.py``; the toolkit imports from the defining modules."""
     names = set(t2t_ext.__all__) - {"registry", "__version__"}
     for module, file in FILES.items():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -178,7 +178,7 @@ def test_nothing_below_imports_the_public_names():
 
 
 def circles(graph):
-    """Returns the strongly connected components of more than one module (Tarjan 1972)."""
+    """Returns the import cycles: the strongly connected components with more than one module (Tarjan 1972)."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(module):
@@ -228,7 +228,7 @@ def tensorflow_free_modules():
 
 
 def chain_to_tensorflow(module):
-    """Returns the imports that lead from a module to TensorFlow when it is imported, or ()."""
+    """Returns the chain of imports from a module to TensorFlow at import time, or () if there is none."""
     waiting, seen = [(module,)], set()
     while waiting:
         chain = waiting.pop(0)
@@ -269,7 +269,7 @@ def test_public_names_are_there():
 
 
 def test_unit_tests_mirror_the_packages():
-    """A reader finds the tests of ``t2t_ext/data/text`` in ``tests/unit/data/text``."""
+    """The folders of ``tests/unit`` mirror the packages: ``data/text`` has the tests of ``t2t_ext/data/text``."""
     here = pathlib.Path(__file__).parent
     folders = {file.parent.relative_to(here) for file in here.rglob("test_*.py")}
     strangers = {str(folder) for folder in folders if not (ENGINE / folder).is_dir()}

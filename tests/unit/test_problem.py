@@ -1,4 +1,4 @@
-"""Problems: names, directions, and the declaration that every sample is checked against."""
+"""Tests of problems: names, directions, and the check of every sample against the declared features."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The registry: names, duplicates, lookups, names read from the sources, user directories."""
+"""Tests of the registry: names, duplicates, lookups, names read from the sources, and user directories."""
 
 import dataclasses
 import importlib
@@ -21,7 +21,7 @@ from t2t_ext.problem import TranslationProblem
 
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch, tmp_path):
-    """Takes back what a test registers, imports, or puts on the path; modules of t2t_ext stay."""
+    """Undoes what a test registers, imports or adds to the path, but keeps the modules of t2t_ext."""
     kinds = (registry._problems, registry._models, registry._hparams)
     before = [(set(kind._entries), set(kind._families)) for kind in kinds]
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -129,7 +129,7 @@ def test_name_of_a_family_is_taken():
 def test_rev_names_cannot_be_registered():
     with pytest.raises(UserError, match="may not end in _rev"):
         registry.register_problem("translate_mine_rev")(FakeProblem)
-    registry.register_model("model_rev")(FakeProblem)  # only problems are turned round
+    registry.register_model("model_rev")(FakeProblem)  # only problems can be reversed
 
 
 @pytest.mark.parametrize("name", ["Translate", "translate-ende", "1problem", "a b"])
@@ -180,7 +180,7 @@ def test_family_makes_problems_by_pattern():
         registry.problem("fake_x_family")
 
 
-# tensor2tensor 1.15.
+# The problem names of tensor2tensor 1.15.
 _ENDE = "wmt32k wmt8k wmt32k_packed wmt8k_packed wmt_clean32k wmt_characters wmt_multi64k wmt_multi64k_packed1k"
 _PARACRAWL = "pc32k pc_clean32k wmt_pc32k wmt_clean_pc32k wmt_pc_clean32k wmt_clean_pc_clean32k"
 _ENFR = (
@@ -237,7 +237,7 @@ def test_registering_the_same_again_at_the_same_place_is_a_reload():
     assert registry.model("reloaded") is Reloaded
 
 
-# The names that are read from the sources.
+# Names that are read from the sources without importing them.
 
 
 @pytest.mark.parametrize("names", [registry._problems, registry._models, registry._hparams])
@@ -311,7 +311,7 @@ def test_plain_folder(tmp_path):
     assert registry.load_user_directory(folder) == {"hparams set": ["user_plain"]}
     assert registry.hparams("user_plain").batch_size == 77
     assert "user_plain" in registry.hparams_names()
-    assert registry.load_user_directory(folder) == {"hparams set": ["user_plain"]}  # again: nothing to do
+    assert registry.load_user_directory(folder) == {"hparams set": ["user_plain"]}  # loading it again changes nothing
     assert registry.loaded_user_directories() == [str(tmp_path / "mine")]
 
 

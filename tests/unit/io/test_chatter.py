@@ -1,4 +1,4 @@
-"""Notes of C++ libraries are left out, errors are not."""
+"""Tests that informational messages of C++ libraries are suppressed, but errors are shown."""
 
 import os
 

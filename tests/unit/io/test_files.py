@@ -1,4 +1,4 @@
-"""Files and directories are there completely or not at all."""
+"""Tests that files and directories are written atomically: completely or not at all."""
 
 import errno
 import os
@@ -152,7 +152,7 @@ def test_other_containers_of_this_host_name_lose_only_what_is_old(tmp_path):
     host = socket.gethostname()[:40]
     with subprocess.Popen(["true"]) as dead:
         dead.wait()
-    other = tmp_path / f".a.tmp-{host}_{dead.pid}_0123456789abcdef"  # the number of a live process over there, perhaps
+    other = tmp_path / f".a.tmp-{host}_{dead.pid}_0123456789abcdef"  # of a live process over there, perhaps
     other.write_bytes(b"x")
     assert files.remove_leftovers(tmp_path) == []
     os.utime(other, (0, 0))

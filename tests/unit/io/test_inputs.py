@@ -1,4 +1,4 @@
-"""Pipes are read wherever a file is, as often as it takes, and who waits for one is told."""
+"""Tests of inputs: a pipe works wherever a file does, can be read repeatedly, and waiting for it is reported."""
 
 import base64
 import os
@@ -18,7 +18,7 @@ from t2t_ext.io import inputs
 
 @pytest.fixture
 def pipe(tmp_path):
-    """Makes named pipes that a thread writes bytes to, after some seconds; returns their paths."""
+    """Returns a function that makes a named pipe, writes bytes to it in a thread after a delay, returns its path."""
     threads = []
 
     def make(name, content, *, after=0.0):
@@ -48,7 +48,7 @@ def test_a_pipe_is_read_as_often_as_it_takes(pipe, tmp_path):
     assert kept.stat().st_mode & 0o077 == 0 or kept.parent.stat().st_mode & 0o077 == 0
     inputs.forget_pipes()
     assert not kept.exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]  # nobody's file was removed
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]  # the user's files are still there
 
 
 def test_who_waits_for_a_writer_is_told(pipe, monkeypatch, capfd):
@@ -88,7 +88,7 @@ def test_what_is_a_file(tmp_path):
 
 
 def test_lines_are_read_and_written_as_they_come(tmp_path, monkeypatch):
-    """Neither of them waits for the last line; an output that fails on the way leaves the old one."""
+    """Lines are streamed without waiting for the last one, and a failing output keeps the old file."""
     (tmp_path / "in").write_bytes(b"".join(b"%d\r\n" % number for number in range(5000)) + b"\xff")
     seen = []
 

@@ -1,4 +1,4 @@
-"""Signals: all workers stop after the same step, and asking each other is rare."""
+"""Tests of signals: all workers stop after the same step, and they rarely need to communicate about it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from t2t_ext.training import strategies
 
 
 class Cluster:
-    """Workers in step: what each says in a round is summed when the last has spoken."""
+    """Simulates workers in lockstep: the values that they contribute to a round are summed once all have done so."""
 
     def __init__(self, count):
         self.count, self.rounds = count, []
@@ -61,11 +61,11 @@ def test_all_workers_stop_after_the_same_step(hit, monkeypatch):
     assert 200 <= stopped <= 212
     assert reasons[hit] == "SIGINT"
     assert reasons[1 - hit] == "SIGTERM"
-    assert len(cluster.rounds) < 30  # not at every step
+    assert len(cluster.rounds) < 30  # the workers do not communicate at every step
 
 
 def test_the_first_signal_is_answered_while_no_handler_can_run(capfd):
-    """C notes a signal at once, also while TensorFlow prepares a graph and Python calls no handler."""
+    """The first signal is acknowledged at once, even while TensorFlow builds a graph and Python calls no handler."""
     watch = SignalWatch("stopping soon")
     answered: list[str] = []
     before = signal.set_wakeup_fd(-1)
@@ -78,7 +78,7 @@ def test_the_first_signal_is_answered_while_no_handler_can_run(capfd):
         while not "".join(answered) and time.monotonic() < deadline:
             answered.append(capfd.readouterr().err)
             time.sleep(0.01)
-        assert watch.received == ""  # no handler has run
+        assert watch.received == ""  # no Python handler has run yet
         signal.raise_signal(signal.SIGINT)
         assert watch.received == "SIGINT"
     assert "".join(answered) + capfd.readouterr().err == "SIGINT: stopping soon\n"
@@ -99,7 +99,7 @@ def test_sigterm_before_training_ends_with_the_same_status():
         watch = SignalWatch()
         with watch.watching():
             signal.raise_signal(signal.SIGTERM)
-        assert watch.received == "SIGTERM"  # the loop's own handler goes first
+        assert watch.received == "SIGTERM"  # the training loop's own handler takes precedence
         with pytest.raises(SystemExit) as ended:
             signal.raise_signal(signal.SIGTERM)
     assert ended.value.code == 99

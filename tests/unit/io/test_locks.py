@@ -1,4 +1,4 @@
-"""Locks: one owner, who is named; free as soon as its owner is dead, and not before."""
+"""Tests of locks: a lock has one owner, names it, and is free exactly when the owner has ended."""
 
 import errno
 import json
@@ -35,7 +35,7 @@ def test_a_lock_lives_as_long_as_its_owner(tmp_path):
             pytest.fail("the block must not be entered")
         owner.send_signal(signal.SIGKILL)
     assert locks.owner_of(run) is None
-    assert os.listdir(run) == [".lock"]  # of the process that was killed
+    assert os.listdir(run) == [".lock"]  # left behind by the killed process
     with locks.in_directory(run, "trains"):
         assert locks.owner_in(run).pid == os.getpid()
     assert os.listdir(run) == []

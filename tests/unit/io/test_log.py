@@ -1,4 +1,4 @@
-"""The log: absl's flags, what is shown and what is kept."""
+"""Tests of the log: absl's flags, the messages on the terminal, and the messages in the log file."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_a_file_has_everything_with_level_and_place(parse, tmp_path, capsys):
     assert [line[0] for line in lines] == ["I", "W", "E"]
     assert all("test_log.py:" in line for line in lines)
     assert lines[0].endswith("] message")
-    parse()  # the next command of this process logs to no file
+    parse()  # the next command in this process does not log to the file
     log.info("later")
     assert "later" not in file.read_text()
 

@@ -1,4 +1,4 @@
-"""Where output goes: links stay, pipes and devices are written through, inputs are not written over."""
+"""Tests of outputs: links stay, pipes and devices are written to directly, and inputs are not overwritten."""
 
 import os
 import threading
@@ -43,7 +43,7 @@ def test_pipe_is_written_through(tmp_path, write, capfd):
     while "waiting for a process that reads the pipe" not in said and time.monotonic() < end:
         writer.join(0.01)
         said += capfd.readouterr().err
-    assert pipe.read_bytes() == b"one\ntwo\n"  # in any case, so that the writer ends
+    assert pipe.read_bytes() == b"one\ntwo\n"  # read it even if the message is missing, so that the writer ends
     writer.join()
     assert "waiting for a process that reads the pipe" in said
     assert (pipe.is_fifo(), os.listdir(tmp_path)) == (True, ["pipe"])
@@ -61,7 +61,7 @@ def test_terminal_is_written_through(write):
 
 @WRITERS
 def test_own_open_file_gets_the_bytes_where_it_stands(tmp_path, write):
-    """What a shell's ``>(...)`` and ``/dev/stdout`` are: a name of a file that is open."""
+    """Writing to the name of an open file (as in a shell's ``>(...)`` or ``/dev/stdout``) continues at its position."""
     with open(tmp_path / "file", "wb") as file:
         file.write(b"before ")
         file.flush()

@@ -1,4 +1,4 @@
-"""Plain lines of progress, as they are written where standard error is no terminal."""
+"""Tests of the plain progress lines that replace a bar when standard error is not a terminal."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_a_line_says_how_far_it_is_and_how_fast(monkeypatch, capsys, total, amou
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     with progress.running_total("Translating", total, "lines") as update:
         now[0] += 5
-        update(0, 0)  # too early to say something
+        update(0, 0)  # too early to report anything
         now[0] += 15
         update(amount, 0)
     told = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""JSON that is read back: what fits its schema is returned as it is, all else is refused with its place."""
+"""Tests of stored JSON: values that match the schema are returned unchanged, others are refused with their location."""
 
 import dataclasses
 import json

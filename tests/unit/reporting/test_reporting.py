@@ -1,4 +1,4 @@
-"""Tables, reports and pages: the same content as text, TSV, JSON and HTML, escaped once."""
+"""Tests of tables, reports and pages: the same content as text, TSV, JSON and HTML, escaped exactly once."""
 
 import html.parser
 import math
@@ -22,7 +22,7 @@ TABLE = Table(
 
 
 class Page(html.parser.HTMLParser):
-    """Checks that elements are closed in order; collects tags, attributes and text."""
+    """Checks that elements are closed in order, and collects tags, attributes and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -147,7 +147,7 @@ def test_bars_and_points_have_tooltips_and_pictures_of_a_page_do_not_share_names
     assert "very many" not in text
     assert "http" not in text
     assert not {"script", "metadata", "image"} & set(found.tags)
-    assert found.tags.count("style") == 1  # the page's
+    assert found.tags.count("style") == 1  # only the page's own style sheet
     ids = [value for name, value in found.attributes if name == "id"]
     assert len(set(ids)) == len(ids)
     used = [value[1:] for name, value in found.attributes if name == "href"]

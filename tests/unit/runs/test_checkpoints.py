@@ -1,4 +1,4 @@
-"""Checkpoints survive as they were written, and damage is noticed."""
+"""Tests of checkpoints: they are restored exactly as they were saved, and damage is detected."""
 
 import json
 import os
@@ -161,7 +161,7 @@ def test_resolving_fails_with_what_exists(tmp_path):
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
-    """Its weights would fit, and mean other subwords or another direction."""
+    """A checkpoint of another run is refused: its weights may fit, but mean other subwords or another direction."""
     run, other, copied = tmp_path / "run", tmp_path / "other", tmp_path / "copied"
     mine, theirs, loose = save(run / "best", 5), save(other / "checkpoints", 5), save(copied, 5)
     for each in (run, other):
@@ -174,10 +174,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     assert checkpoints.resolve_checkpoint(run, loose) == loose
     (tmp_path / "link").symlink_to(run)
     assert checkpoints.resolve_checkpoint(tmp_path / "link", mine) == mine
-    (run / "checkpoints").symlink_to(other / "checkpoints")  # who does so means it
+    (run / "checkpoints").symlink_to(other / "checkpoints")  # a link that the user made is intentional
     assert checkpoints.resolve_checkpoint(run) == run / "checkpoints" / theirs.name
     assert checkpoints.resolve_checkpoint(run, run / "checkpoints") == run / "checkpoints" / theirs.name
-    (copied / "config.json").write_text("{}")  # of something else
+    (copied / "config.json").write_text("{}")  # a configuration of something that is not a run
     assert checkpoints.resolve_checkpoint(run, loose) == loose
 
 
@@ -229,7 +229,7 @@ def test_full_disk_keeps_the_older_checkpoint(tmp_path, monkeypatch):
         big = {"w": np.zeros(400_000, np.float32)}
         with pytest.raises(UserError, match=r"model.ckpt-00000002: 1\.6 MB are needed, 1\.0 MB are left"):
             checkpoints.save_checkpoint(tmp_path, 2, model=big)
-        # Another process takes the space after we looked: TensorFlow's own failure.
+        # Another process takes the space after our check, so TensorFlow itself fails.
         monkeypatch.setattr("t2t_ext.io.files.require_space", lambda *_: None)
         with pytest.raises(UserError, match=r"Cannot write .*model.ckpt-00000002"):
             checkpoints.save_checkpoint(tmp_path, 2, model=big)

@@ -1,4 +1,4 @@
-"""Which runs and checkpoints a command line means, and whether they can translate together."""
+"""Tests which runs and checkpoints a command line selects, and whether they can translate together."""
 
 import dataclasses
 import math
@@ -19,7 +19,7 @@ class FakeEncoder:
 
 @pytest.fixture
 def make_run(tmp_path):
-    """Function (name, what is special) -> the path of a run with the checkpoints 10 and 20."""
+    """Returns a function that makes a run with the checkpoints 10 and 20 and the given properties, returns its path."""
 
     def make(name, *, source=b"s", target=b"t", problem="translate_x", averaged=False, **hparams):
         config = RunConfig(

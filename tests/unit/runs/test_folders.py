@@ -1,4 +1,4 @@
-"""What may become a run directory, and what is refused."""
+"""Tests of the folders that may or may not become run directories."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from t2t_ext.runs.folders import check_new, data_in
 
 
 def make(folder, *names):
-    """Makes files, and folders where a name ends with a slash."""
+    """Makes the named files, and folders for names that end with a slash; returns the path of the parent folder."""
     for name in names:
         path = folder / name
         (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
@@ -22,7 +22,7 @@ def make(folder, *names):
         (),
         ("train.log", "slurm-17.out", "events.out.tfevents.1.host", "tensorboard/", ".nfs0", "train.sh", "notes.md"),
         ("vocab.source.model", "vocab.target.model", "t2t_usr_dir/", "checkpoints/", "train/", "eval/", "lost+found/"),
-        ("work/data/translate_x.manifest.json",),  # around the data
+        ("work/data/translate_x.manifest.json",),  # the folder contains the data folder
     ],
 )
 def test_folders_that_may_become_runs(tmp_path, names):

@@ -1,4 +1,4 @@
-"""Run directories hold what later commands need, and say what is wrong with them."""
+"""Tests of run directories: they hold what later commands need, and report what is wrong with them."""
 
 import dataclasses
 import json
@@ -181,7 +181,7 @@ def test_imports_no_tensorflow():
 
 
 def test_moved_modules_are_taken_from_where_they_are_now(run, tmp_path):
-    """A run that remembers a folder which is gone is served by the folder that a command was given instead."""
+    """A run whose modules' folder is gone uses the folder that the command was given instead."""
     modules = tmp_path / "moved_modules_of_a_run"
     modules.mkdir()
     (modules / "sets.py").write_text(
@@ -213,7 +213,7 @@ def test_moved_modules_are_taken_from_where_they_are_now(run, tmp_path):
 
 
 def test_classes_of_hparams_that_have_moved(tmp_path):
-    """A run of an earlier version opens, and resumes: nothing differs from what is given now."""
+    """A run of an earlier version, whose hparams class has moved since, opens without differences and can resume."""
     from t2t_ext.config.hyperparameters import TransformerHParams
 
     hparams = TransformerHParams(hidden_size=64)

@@ -1,4 +1,4 @@
-"""Whose code a run may import: the copy in it, or what the user names; never what its config.json points to."""
+"""Tests of user code: a run imports its own copy or a directory that the user names, but no path in config.json."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ MODULE = """
 
 @pytest.fixture
 def fresh(monkeypatch):
-    """Makes the process one that has loaded no user directory; returns what does so again."""
+    """Puts the process into the state before any user directory was loaded; returns a function that does so again."""
 
     def start_again():
         for name in [name for name in sys.modules if name.startswith("my_trusted_modules")]:
@@ -65,7 +65,7 @@ def modules(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, modules, fresh):
-    """A run that was trained with the user's modules, opened in another process where they are gone."""
+    """Returns a run trained with the user's modules, opened in a fresh state after the originals were removed."""
     registry.load_user_directory(str(modules))
     (modules / "imported").unlink()
     hparams = registry.hparams("mine_base")
@@ -86,7 +86,7 @@ def test_the_copy_in_the_run_is_imported(run, fresh):
     assert not user_directory.named()
     (copy / "imported").unlink()
     again = RunDirectory.open(shutil.copytree(run.path, run.path.with_name("ensemble")))
-    assert again.hparams().window == 7  # the same modules, loaded once
+    assert again.hparams().window == 7  # both runs have the same modules, which are loaded once
     fresh()
     moved = RunDirectory.open(again.path)
     assert moved.hparams().window == 7
@@ -129,7 +129,7 @@ def test_runs_of_different_versions_of_modules_are_told_apart(tmp_path, modules,
         RunDirectory.open(runs[1]).hparams()
     fresh()
     registry.load_user_directory(str(modules))
-    assert [RunDirectory.open(run).hparams().window for run in runs] == [1, 2]  # what is stored
+    assert [RunDirectory.open(run).hparams().window for run in runs] == [1, 2]  # the stored values
 
 
 @pytest.mark.parametrize("change", ["module", "compiled", "data", "link"])
@@ -151,7 +151,7 @@ def test_a_named_directory_takes_the_place_of_the_copy(run, modules):
     shutil.copytree(run.path / "t2t_usr_dir" / "my_trusted_modules", modules)
     (modules / "window.txt").write_text("9")
     registry.load_user_directory(str(modules))
-    assert run.hparams().window == 7  # what is stored
+    assert run.hparams().window == 7  # the stored value
     assert registry.hparams("mine_base").window == 9
     digest = run.config.t2t_usr_dir_sha256
     run.update(run.config)
