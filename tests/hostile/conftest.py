@@ -1,4 +1,4 @@
-"""The folder of stored files that the campaign damages, and commands that stop where TensorFlow would start."""
+"""Provides the folder of stored files that the tests damage, and stops commands where TensorFlow would start."""
 
 import importlib
 
@@ -12,7 +12,7 @@ REACHED = "the model would be loaded now"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """The world; commands that load a model end before it with status 2 and ``REACHED``."""
+    """Yields the world; a command that would load a model ends before that with status 2 and the message REACHED."""
 
     def stop(*_):
         raise UserError(REACHED)

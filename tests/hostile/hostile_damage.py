@@ -1,4 +1,4 @@
-"""Damage of stored files: each value of JSON replaced by each wrong type, left out, deep, huge; bytes cut, flipped."""
+"""Damages stored files: JSON with wrong, missing, deep or huge values; bytes truncated, flipped or doubled."""
 
 import copy
 import json
@@ -16,9 +16,9 @@ TEXTS = (
 
 
 def of_json(content: bytes, most: int) -> list[tuple[str, bytes]]:
-    """Returns (what was done, damaged content) of a file of JSON: other texts, cut ones, and every value replaced.
+    """Returns (description, damaged content) pairs of a JSON file: other texts, truncated texts, and replaced values.
 
-    Of more than ``most`` cases so many are drawn, the same ones every time.
+    Draws at most ``most`` of all cases, the same ones every time.
     """
     document = json.loads(content)
     cuts = [content[: len(content) * part // 4] for part in (1, 2, 3)]
@@ -37,7 +37,7 @@ def of_json(content: bytes, most: int) -> list[tuple[str, bytes]]:
 
 
 def of_bytes(content: bytes, count: int, seed: int = 0) -> Iterator[tuple[str, bytes]]:
-    """Yields (what was done, damaged content) of any file: cut, with a bit flipped, with a part doubled or zeros."""
+    """Yields (description, damaged content) of any file: truncated, a bit flipped, a part doubled or set to zero."""
     rng = random.Random(seed)
     yield "empty", b""
     yield "zeros", bytes(len(content))
@@ -62,7 +62,7 @@ def places(document, before: tuple = ()) -> Iterator[tuple]:
 
 
 def replaced(document, place: tuple, value):
-    """A copy of a document with another value in a place, or without it."""
+    """Returns a copy of a document with another value at a place, or without this place if ``value`` is ``_GONE``."""
     document = inner = copy.deepcopy(document)
     for key in place[:-1]:
         inner = inner[key]

@@ -1,4 +1,4 @@
-"""Stored files and the commands that read them, in this process: what a case does, and what must hold after it."""
+"""Runs commands on a folder of stored files, in this process, and checks what must hold after every case."""
 
 import contextlib
 import dataclasses
@@ -17,13 +17,13 @@ RUN, DATA = "runs/transformer", "data"
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a command did.
+    """The result of a command.
 
     Attributes:
-      status: Its exit status.
-      out: Its standard output.
-      err: Its standard error.
-      defect: The traceback of what it did not handle; empty where there is none.
+        status: The exit status.
+        out: The standard output.
+        err: The standard error.
+        defect: The traceback of an unhandled exception, or the temporary files left behind; empty if there is none.
     """
 
     status: int
@@ -32,7 +32,7 @@ class Outcome:
     defect: str = ""
 
     def fault(self) -> str:
-        """What is wrong with how it ended, or "": it did its work, or said in one line what prevents it."""
+        """Returns what is wrong with the result; "" if the command did its work or named the obstacle in one line."""
         if self.defect:
             return f"traceback: {self.defect}"
         if "Traceback" in self.err + self.out:
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class World:
-    """A folder with a run, its data, an export and everything else that commands read; cases leave it as it was."""
+    """A folder with a run, its data, an export and all other files that commands read; no case may change it."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class World:
         self._before = self.files()
 
     def files(self) -> dict[str, tuple[int, int, int]]:
-        """Name -> what changes where a file is written to, replaced or removed."""
+        """Returns {name: (size, modification time in ns, inode)}; directories have (0, 0, 0)."""
         found = {}
         for path in self.folder.rglob("*"):
             status = path.lstat()
@@ -76,7 +76,7 @@ class World:
 
     @contextlib.contextmanager
     def damaged(self, name: str, content: bytes | None):
-        """Puts other content in the place of a file (None: takes it away) and puts its own back afterwards."""
+        """Replaces the content of a file, or removes it if ``content`` is None, and restores it afterwards."""
         path = self.folder / name
         saved = path.with_name(f"{path.name}.saved")
         path.rename(saved)
@@ -89,7 +89,7 @@ class World:
             saved.rename(path)
 
     def run(self, command: str, *flags: str) -> Outcome:
-        """Runs a command; WORLD in a flag is the folder, OUT a new folder that is removed afterwards."""
+        """Runs a command and returns the outcome; in flags, WORLD is the folder, OUT a new folder, removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="hostile-") as out:
             words = [flag.replace("WORLD", str(self.folder)).replace("OUT", out) for flag in flags]
             outcome = run(command, words)
@@ -97,7 +97,10 @@ class World:
         return dataclasses.replace(outcome, defect=f"left behind: {left}") if left else outcome
 
     def fault(self, outcome: Outcome, but: tuple[str, ...] = ()) -> str:
-        """What is wrong with an outcome or with the folder after it, or ""; ``but`` are files that it may write."""
+        """Returns what is wrong with an outcome or with the folder after it, or "".
+
+        The command may write files whose names start with one of ``but``; new ones among them are removed.
+        """
         after = self.files()
         changed = [name for name in {**self._before, **after} if self._before.get(name) != after.get(name)]
         for name in [name for name in changed if name.startswith(but)] if but else []:
@@ -109,7 +112,7 @@ class World:
 
 
 def run(command: str, words: list[str]) -> Outcome:
-    """Runs a command in this process."""
+    """Runs a command in this process and returns its outcome."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2))
     module = importlib.import_module(f"t2t_ext.bin.{command.replace('-', '_')}")
     status, defect = 1, ""

@@ -1,4 +1,4 @@
-"""An export to a disk that is too small: one line, and nothing of it is left."""
+"""Tests that an export to a disk that is too small fails with one line and leaves nothing behind."""
 
 import subprocess
 
@@ -7,7 +7,7 @@ from hostile_world import RUN, World
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kilobytes", [4, 400, 1900])  # nothing, the weights and the graph are what does not fit
+@pytest.mark.parametrize("kilobytes", [4, 400, 1900])  # everything, the weights or the graph does not fit
 def test_an_export(tmp_path, kilobytes):
     world, disk = World(tmp_path / "world"), tmp_path / "disk"
     disk.mkdir()

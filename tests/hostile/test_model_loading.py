@@ -1,4 +1,4 @@
-"""Runs whose checkpoint cannot be loaded: every command that loads a model says which file, why, and what to do."""
+"""Tests of runs whose checkpoint cannot be loaded: each command says which file, why, and what to do."""
 
 import hashlib
 import json
@@ -19,12 +19,12 @@ _EMBEDDINGS = "embeddings"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """The world, where commands load models."""
+    """Returns a world in which commands really load models."""
     return World(tmp_path_factory.mktemp("world"))
 
 
 def with_arrays(change):
-    """Damage: a checkpoint, whole in itself, of arrays that a function has changed."""
+    """Returns a damage that saves a valid checkpoint whose arrays ``change`` has modified."""
 
     def damage(run):
         path = run / "checkpoints" / _NAME
@@ -43,7 +43,7 @@ def with_wider(arrays):
 
 
 def with_file(pattern, change, *, honest):
-    """Damage: files of the checkpoint are changed; the description goes along with it, or knows nothing of it."""
+    """Returns a damage that changes files of the checkpoint; if ``honest``, it also updates their checksums."""
 
     def damage(run):
         path = run / "checkpoints" / _NAME
@@ -103,7 +103,7 @@ DAMAGES = {
     "cut before": (with_file("*.index", half, honest=True), "is damaged: .* Restore it from a backup, or"),
     "a name": (without_a_name, "is damaged: .*unheard/of.* Restore it from a backup, or"),
 }
-WHOLE = ("wider", "missing", "unknown", "vocabulary", "width")  # of which every file is what was written
+WHOLE = ("wider", "missing", "unknown", "vocabulary", "width")  # damages that leave every file as it was written
 _TEXT = "--decode_from_file=WORLD/text.txt"
 COMMANDS = {
     "decoder": (_TEXT, "--decode_to_file=OUT/out", f"--checkpoint_path={_STEP}"),
@@ -123,7 +123,7 @@ FAST = [("decoder", damage) for damage in ("wider", "flipped before", "a name")]
         pytest.param(command, damage, marks=[] if (command, damage) in FAST else pytest.mark.slow)
         for command in COMMANDS
         for damage in DAMAGES
-        if (command, damage) != ("trainer", "vocabulary")  # it reads its data's subwords
+        if (command, damage) != ("trainer", "vocabulary")  # the trainer reads the subwords of its data
     ],
 )
 def test_what_is_said(world, tmp_path, command, damage):
@@ -136,7 +136,7 @@ def test_what_is_said(world, tmp_path, command, damage):
     words = [word for word in words if not word.startswith("--")]
     outcome = world.run(name, *words, f"--output_dir={tmp_path / 'run'}", *flags)
     assert world.fault(outcome) == ""
-    # Averaging builds no model, and translate-all passes damaged checkpoints over.
+    # Averaging builds no model, and translate-all skips damaged checkpoints.
     able = {"avg_all": WHOLE, "translate_all": sorted({*DAMAGES} - {*WHOLE})}
     if damage in able.get(command, ()):
         assert outcome.status == 0

@@ -1,6 +1,6 @@
-"""Every stored file damaged in every way: each command that reads it says so in one line and changes nothing.
+"""Tests that each command that reads a damaged stored file says so in one line and changes nothing.
 
-The fast part takes a sample of the cases, the same one every time; `make test-hostile` takes many more.
+The fast part takes a sample of the cases, the same one every time. `make test-hostile` takes many more.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _SYNCHRONOUS = (
 )  # fmt: skip
 _PREPARE = ("prepare", f"--subword_model=WORLD/{RUN}/vocab.source.model", "--describe")
 _BLEU = ("bleu", "--reference=WORLD/text.txt")
-# File -> commands that read it, and how many cases of each the fast part and the whole take.
+# File, command that reads it, number of cases in the fast tests, number in the slow tests.
 JSON_FILES = [
     (f"{DATA}/translate_parallel_text.manifest.json", _NEW_RUN, 60, 400),
     (f"{DATA}/translate_parallel_text.manifest.json", _SHORTLIST, 10, 60),
@@ -58,13 +58,13 @@ BINARY_FILES = [
 
 
 def sizes(targets):
-    """Parameters of a test: each target with few cases, where it has any, and with many in a slow test."""
+    """Returns pytest parameters: each target with few cases, unless that is 0, and with many cases in a slow test."""
     few = [pytest.param(*target, size) for *target, size, _ in targets if size]
     return few + [pytest.param(*target, size, marks=pytest.mark.slow) for *target, _, size in targets]
 
 
 def faults_of(world, name, command, cases):
-    """What is wrong with a command's behavior over all damages of a file it reads; nothing where all is well."""
+    """Returns what is wrong with a command's behavior over all damages of a file that it reads, as a list."""
     undamaged = world.run(*command)
     assert world.fault(undamaged) == "", "not even the undamaged file can be read"
     found, refused = [], 0
@@ -86,7 +86,7 @@ def a_sample(cases, size):
 @pytest.mark.parametrize(("name", "command", "size"), sizes(JSON_FILES))
 def test_damaged_json(world, name, command, size):
     content, end = (world.folder / name).read_bytes(), b""
-    if name.endswith(".jsonl"):  # its first line
+    if name.endswith(".jsonl"):  # only the first line
         content, end = content.splitlines()[0], b"\n"
     cases = [(what, damaged + end) for what, damaged in hostile_damage.of_json(content, size)]
     assert faults_of(world, name, command, cases) == []
@@ -108,7 +108,7 @@ def test_a_missing_file_is_named(world, name):
 
 @pytest.mark.parametrize("size", [40, pytest.param(400, marks=pytest.mark.slow)])
 def test_damaged_recipes(world, size):
-    """Each value of a recipe replaced by each wrong kind, each line left out, and bytes cut and flipped."""
+    """A recipe with a value of a wrong type, a missing line or damaged bytes is refused in one line."""
     name, lines = "recipes/own.toml", (world.folder / "recipes/own.toml").read_text().splitlines()
     wrong = ("nan", "-1", '""', "[]", "{}", "1979-05-27", "true", '"x"', "[[1]]", '"\\u0000"', "[" * 5000, "1e400",
              "9" * 5000, "{ a = nan }", "{ a = [] }", '["x"]', "99999999999")  # fmt: skip
@@ -126,7 +126,7 @@ def test_damaged_recipes(world, size):
 
 @contextlib.contextmanager
 def server_that_answers(answers):
-    """A server that answers every request with the next of some bodies; yields its address."""
+    """Runs a server that answers each POST with the next (status, body) of ``answers``, and yields its address."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
@@ -174,7 +174,7 @@ def test_answers_of_a_server(world, answer, flags, size):
 
 
 def test_a_fault_is_seen(world):
-    """The campaign itself: what it must find."""
+    """The checks of these tests themselves find unhandled errors, unclear messages and changed files."""
     assert Outcome(0, "", "").fault() == ""
     assert Outcome(2, "", "error: a\n").fault() == ""
     assert Outcome(2, "", "error: a\nerror: b\n").fault() != ""

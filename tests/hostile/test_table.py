@@ -1,4 +1,4 @@
-"""A table of cases: command, input, and what must be said. Each is one line, and changes nothing."""
+"""Tests a table of wrong inputs: each command must print the given message on one line and change nothing."""
 
 import argparse
 import importlib
@@ -24,9 +24,9 @@ _OWN = (
 _NEW = ("--model=transformer", "--hparams_set=transformer_test", f"--data_dir=WORLD/{DATA}", "--output_dir=OUT/run")
 LONG = "x" * 5000
 DIGITS = "9" * 300
-HUGE = "9" * 400  # more than a float takes
+HUGE = "9" * 400  # more than the maximum of a float
 
-# Command, flags, what is said.
+# Command, flags, expected part of the message.
 CASES = [
     # Files that are not what they should be.
     ("bleu", (_TEXTS, "--translation=WORLD/missing.txt"), "missing.txt"),
@@ -158,7 +158,7 @@ def test_what_is_said(world, command, flags, said):
 
 
 def number_flags(parser: FlagParser) -> list[str]:
-    """The flags of a parser that take numbers."""
+    """Returns the flags of a parser that accept only numbers."""
     found = []
     for action in parser._actions:
         if isinstance(action, argparse._StoreAction) and action.type is not None:
@@ -173,7 +173,7 @@ def number_flags(parser: FlagParser) -> list[str]:
 
 @pytest.mark.parametrize("command", [*COMMANDS, *(f"analyze {name}" for name in analyze.ANALYSES)])
 def test_numbers_that_are_none(world, command):
-    """NaN, infinities, huge numbers and texts: every flag of every command that takes a number names itself."""
+    """For NaN, infinities, huge numbers and texts, every flag of every command that takes a number names itself."""
     name, *analysis = command.split()
     module = analyze if analysis else importlib.import_module(f"t2t_ext.bin.{name}")
     flags = number_flags(module.build_parser(*analysis))

@@ -1,6 +1,6 @@
 """Loads an exported model through TensorFlow's C API with ctypes; never imports tensorflow.
 
-The counterpart of load_saved_model.c for machines without a compiler, same arguments:
+This is the counterpart of load_saved_model.c for machines without a compiler. It takes the same arguments:
 TEXT_OPS.so EXPORT/1 INPUT_OP OUTPUT_OP OUTPUT_INDEX LINE...
 """
 
@@ -18,7 +18,7 @@ STRING_BYTES = 24  # sizeof(TF_TString), a struct of three words
 
 
 class Output(ctypes.Structure):
-    """TF_Output."""
+    """The struct TF_Output of TensorFlow's C API."""
 
     _fields_ = [("operation", ctypes.c_void_p), ("index", ctypes.c_int)]
 

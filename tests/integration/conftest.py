@@ -1,4 +1,4 @@
-"""A run directory around the tiny model, with data, for the commands that use a trained run."""
+"""Fixtures for the tests of the commands: a run directory of the tiny model with its data, and an export of it."""
 
 import contextlib
 import dataclasses
@@ -11,12 +11,12 @@ TINY_RUN_STEP = 40
 
 @pytest.fixture(scope="session", autouse=True)
 def _small_pictures(small_pictures):
-    """Every run that is trained in this process draws small ones."""
+    """Makes every run that is trained in this process draw small pictures."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TinyRun:
-    """Where things are, and the translator that the commands must agree with."""
+    """The paths of the run and its data, and the translator whose output the commands must reproduce."""
 
     path: pathlib.Path
     data_dir: pathlib.Path
@@ -25,7 +25,7 @@ class TinyRun:
 
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory, toy_corpus, tiny_encoder, tiny_model, tiny_translator):
-    """The tiny model as a run of `translate_parallel_text` on the toy corpus with one checkpoint."""
+    """Returns a run of `translate_parallel_text` on the toy corpus, with the tiny model as its only checkpoint."""
     from t2t_ext import registry
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.data.generation import generate
@@ -59,7 +59,7 @@ def tiny_run(tmp_path_factory, toy_corpus, tiny_encoder, tiny_model, tiny_transl
 
 @pytest.fixture(scope="session")
 def exported(tiny_run, shared):
-    """The version directory that t2t_ext-exporter writes for the tiny run; tests do not change it."""
+    """Returns the version directory that t2t_ext-exporter writes for the tiny run; tests must not change it."""
     from t2t_ext.bin import exporter
 
     def make(directory):
@@ -71,7 +71,10 @@ def exported(tiny_run, shared):
 
 @pytest.fixture(scope="session")
 def few_signatures():
-    """A context in which exports leave out prefixes and constraints, whose graphs take as long as all others."""
+    """Returns a context manager under which exports omit the two slow graphs, for prefixes and for constraints.
+
+    Tracing these two takes as long as tracing all the others.
+    """
     from t2t_ext.translation.translator import Translator
 
     @contextlib.contextmanager
@@ -86,7 +89,7 @@ def few_signatures():
 
 @pytest.fixture
 def analyze_command(capsys):
-    """t2t_ext-analyze as a function (flags...) -> (status, standard output, standard error)."""
+    """Returns t2t_ext-analyze as a function (flags...) -> (status, standard output, standard error)."""
 
     from t2t_ext.bin import analyze
 

@@ -1,16 +1,18 @@
-"""Runs commands in forked children and kills them with SIGKILL, at a moment or at a step of their work on the disk.
+"""Runs commands in forked children and kills them with SIGKILL, after a given time or at a given step.
 
-One process imports TensorFlow and the toolkit, but never uses TensorFlow: its runtime (threads, devices) starts at the
-first operation, in the child, so a child is what a fresh process is, without the seconds of importing. Reads one job a
-line (JSON) from standard input and answers each with one line:
+The parent imports TensorFlow and the toolkit, but never uses TensorFlow: the runtime (threads, devices) starts at the
+first operation, in the child. A child is therefore equivalent to a fresh process, without the seconds of importing.
+The program reads one job per line (JSON) from standard input and answers each with one line:
+
 
     {"command": "trainer" | "datagen", "flags": [...], "log": FILE, "directory": DIR,
      "kill_after": seconds | null, "kill_at": [step, times] | null}
     -> {"status": exit status or minus the signal, "seconds": ..., "steps": [...]}
 
-"Steps" are the changes of files below ``directory``, which Python announces before it makes them (audit events):
-opening for writing, renaming, removing, making directories; numbers and temporary names are masked, so that they mean
-the same in every process. With ``kill_at`` the child kills itself before it takes a step for the given time.
+"Steps" are the changes of files below ``directory`` that Python announces before it makes them (audit events): opening
+for writing, renaming, removing, making directories. Numbers and temporary names are masked, so that a step has the
+same name in every process. With ``kill_at`` the child kills itself just before it takes ``step`` for the ``times``-th
+time.
 """
 
 import base64
@@ -23,7 +25,7 @@ import sys
 import time
 import traceback
 
-# What a training process imports late.
+# Modules that a training process would otherwise import only when it needs them.
 _PRELOADED = (
     "t2t_ext.training.loop",
     "t2t_ext.bin.trainer",
@@ -37,7 +39,7 @@ _CHANGES = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rm
 
 
 class StepWatch:
-    """Notes the steps of a process and ends it at one of them."""
+    """Audit hook that records the steps of a process and kills the process at one of them."""
 
     def __init__(self, directory, kill_at):
         self._directory = os.path.join(os.path.realpath(directory), "")
@@ -49,7 +51,7 @@ class StepWatch:
             return
         if event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
             return
-        # Relative names are those of shutil.rmtree, which works inside the directory.
+        # Only shutil.rmtree, which works inside the directory, passes relative names.
         path = os.path.join(self._directory, os.fspath(arguments[0]))
         if not path.startswith(self._directory):
             return
@@ -60,13 +62,13 @@ class StepWatch:
 
 
 def masked(path):
-    """A path without what differs from process to process."""
+    """Returns a path with the parts masked that differ from process to process: numbers and temporary names."""
     path = re.sub(r"\.tmp-[^/]*", ".tmp", path)
     return re.sub(r"\d+", "N", path)
 
 
 def child(job):
-    """Does a job and ends the process."""
+    """Runs the command of a job, writes its steps to the job's pipe and ends the process; never returns."""
     status = 99
     try:
         descriptor = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -85,7 +87,7 @@ def child(job):
 
 
 def run(job):
-    """Forks a child for a job, kills its process group in time, returns how it ended."""
+    """Forks a child for a job, kills its process group after ``kill_after`` seconds, and returns the answer."""
     began = time.monotonic()
     reading, writing = os.pipe()
     pid = os.fork()
@@ -93,14 +95,14 @@ def run(job):
         os.setpgid(0, 0)
         os.close(reading)
         child({**job, "pipe": writing})
-    # Here, too: a kill at once must find the group, even if the child has not run yet.
+    # Parent and child both do this: an immediate kill must find the group, even if the child has not run yet.
     os.setpgid(pid, pid)
     os.close(writing)
     with open(reading, encoding="utf-8") as pipe:
         if job["kill_after"] is not None:
             while (left := began + job["kill_after"] - time.monotonic()) > 0 and not ended(pid):
                 time.sleep(min(left, 0.02))
-            os.killpg(pid, signal.SIGKILL)  # a child that has ended is still there to be waited for
+            os.killpg(pid, signal.SIGKILL)  # safe: a child that has ended exists until waitpid
         steps = pipe.read()
     _, status = os.waitpid(pid, 0)
     seconds = time.monotonic() - began
@@ -112,7 +114,7 @@ def run(job):
 
 
 def ended(pid):
-    """Says whether a child has ended, without taking its status away."""
+    """Returns whether a child has ended, without consuming its exit status."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -121,7 +123,7 @@ def main():
     if "datagen_only" not in sys.argv:
         for name in _PRELOADED:
             importlib.import_module(name)
-        # Drawing attention takes half of a short run's time.
+        # Drawing attention pictures would take half of a short run's time.
         importlib.import_module("t2t_ext.training.monitor").attention_picture = lambda *_: _PICTURE
     threads = len(os.listdir("/proc/self/task"))
     print(json.dumps({"ready": True, "threads": threads}), flush=True)

@@ -1,4 +1,4 @@
-"""t2t_ext-analyze through the real command, on tiny runs of every kind of model."""
+"""Tests of t2t_ext-analyze attention and grad_norms through the real command, on tiny runs of every kind of model."""
 
 import dataclasses
 import json
@@ -17,7 +17,10 @@ SOURCE, REFERENCE = "the old cat sees the lamp .", "die alte Katze sieht die Lam
 
 @pytest.fixture(scope="module")
 def make_run(trained_run, tmp_path_factory):
-    """Function (model, overrides) -> a run of random weights with the vocabulary and the data of ``trained_run``."""
+    """Returns a function (model, overrides) -> path of a run with random weights.
+
+    The run has the vocabulary and the data of ``trained_run``.
+    """
     from t2t_ext import registry
 
     stored = run_directory.RunDirectory.open(trained_run.directory)
@@ -43,7 +46,7 @@ def make_run(trained_run, tmp_path_factory):
 
 
 def maps_of(directory):
-    """What was written: (kind, layer, head, direction) -> the record of the picture."""
+    """Returns the sentence's record of attention.json, and its maps as {(kind, layer, head, direction): record}."""
     (sentence,) = json.loads((directory / "attention.json").read_text())["sentences"]
     return sentence, {(each["kind"], each["layer"], each["head"], each["direction"]): each for each in sentence["maps"]}
 
@@ -69,7 +72,7 @@ def test_a_transformer_looks_at_what_it_writes_itself(analyze_command, trained_r
     assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == sorted(
         each["file"] for each in maps.values()
     )
-    # Other pictures take their place.
+    # Another call replaces the pictures.
     status, _, err = analyze_command(
         *flags, f"--sentence={SOURCE}", f"--reference={REFERENCE}", "--layers=1", "--heads=all"
     )
@@ -80,7 +83,7 @@ def test_a_transformer_looks_at_what_it_writes_itself(analyze_command, trained_r
 
 
 def decoder_says(trained_run, tmp_path):
-    """The decoder's translation of the sentence."""
+    """Returns the decoder's translation of SOURCE."""
     (tmp_path / "in.txt").write_text(SOURCE + "\n")
     flags = [f"--decode_from_file={tmp_path}/in.txt", f"--decode_to_file={tmp_path}/out.txt"]
     assert decoder.main([f"--output_dir={trained_run.directory}", *flags]) == 0
@@ -92,7 +95,7 @@ def decoder_says(trained_run, tmp_path):
     [
         ("synchronous_transformer", "", [("source", "l2r"), ("source", "r2l"), ("self", "l2r"), ("self", "r2l"),
                                          ("future", "l2r"), ("future", "r2l")]),
-        pytest.param(  # slow for its backward decoder's search
+        pytest.param(  # slow because the backward decoder runs a search
             "asynchronous_transformer", "backward_length_ratio=1,backward_length_offset=2",
             [("source", "l2r"), ("source", "r2l"), ("self", "l2r"), ("self", "r2l"), ("backward", "l2r")],
             marks=pytest.mark.slow,
@@ -103,7 +106,7 @@ def decoder_says(trained_run, tmp_path):
     ],
 )  # fmt: skip
 def test_every_kind_of_model(analyze_command, make_run, tmp_path, model, overrides, expected, monkeypatch):
-    # Drawing takes longer than all else here; the first test draws.
+    # Drawing takes longer than everything else here; the first test covers it.
     monkeypatch.setattr("t2t_ext.analysis.attention.pictures.head_picture", lambda *_: b"")
     run = make_run(model, overrides)
     status, out, err = analyze_command(
@@ -132,7 +135,7 @@ def test_gradient_norms_of_training(analyze_command, trained_run, tmp_path):
     for record in lines:
         assert record["norms"]["all"] == pytest.approx(logged[record["step"]], rel=1e-5)
         squares = sum(norm**2 for name, norm in record["norms"].items() if name != "all")
-        assert squares**0.5 == pytest.approx(record["norms"]["all"], rel=0.05)  # of means over steps, nearly
+        assert squares**0.5 == pytest.approx(record["norms"]["all"], rel=0.05)  # approximate: means over steps
     other = tmp_path / "other"
     shutil.copytree(trained_run.directory, other, ignore=shutil.ignore_patterns("tensorboard", "best"))
     halved = [
@@ -191,7 +194,7 @@ def test_gradient_norms_at_checkpoints(analyze_command, trained_run, tmp_path):
 
 
 def test_gradient_norms_are_of_the_weights_that_are_used(analyze_command, trained_run, tmp_path, monkeypatch):
-    """Those of an average, where a run has one."""
+    """If a run has averaged weights, grad_norms loads these instead of the model's current weights."""
     from t2t_ext.runs import checkpoints
 
     real, asked = checkpoints.load_arrays, []
@@ -254,7 +257,7 @@ def test_mistakes(analyze_command, trained_run, make_run, tmp_path, toy_corpus):
 
 
 def test_two_directions_are_refused_before_the_model_is_loaded(make_run, tmp_path, capsys, monkeypatch):
-    """What the decoder cannot do with such a run, it says at once."""
+    """The decoder refuses prefixes and alignments for a model of two directions before it starts TensorFlow."""
     run = make_run("synchronous_transformer")
     (tmp_path / "in.txt").write_text("a\n")
     monkeypatch.setattr("t2t_ext.bin.decoder.start_tensorflow", lambda *_: pytest.fail("TensorFlow was started"))

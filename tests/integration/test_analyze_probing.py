@@ -1,4 +1,4 @@
-"""t2t_ext-analyze probing and divergence through the real command, on tiny runs."""
+"""Tests of t2t_ext-analyze probing and divergence through the real command, on tiny runs."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from t2t_ext.runs import checkpoints, run_directory
 
 @pytest.fixture(scope="module")
 def dual_runs(tiny_run, tiny_encoder, tmp_path_factory):
-    """Runs of random weights with dual contextual modules in both stacks, of kernel sizes 2 and 3."""
+    """Returns two runs with random weights and dual contextual modules in both stacks, with kernel sizes 2 and 3."""
     from t2t_ext import registry
 
     stored = run_directory.RunDirectory.open(tiny_run.path).config
@@ -40,7 +40,7 @@ def dual_runs(tiny_run, tiny_encoder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def task_dir(toy_corpus, tmp_path_factory):
-    """Tasks that the real command builds from the toy corpus."""
+    """Returns the directory of the probing tasks that the real command builds from the toy corpus."""
     directory = tmp_path_factory.mktemp("tasks")
     corpus = directory / "corpus.txt"
     corpus.write_text("".join(f"{source}\n" for source, _ in toy_corpus.train))
@@ -68,13 +68,13 @@ def test_probing_of_two_runs(analyze_command, tiny_run, dual_runs, task_dir, tmp
             assert found["interval"][0] <= found["accuracy"] <= found["interval"][1]
         assert task["runs"]["dual"]["compared"]["test"] == "paired bootstrap over test sentences"
     assert content["settings"]["seeds"] == 2
-    # Which of three words a sentence has is in the mean of its states, if these are the sentence's own.
+    # The mean of the states tells which of three words a sentence contains, if the states belong to that sentence.
     assert content["tasks"][0]["majority"] == pytest.approx(1 / 3)
     assert content["tasks"][0]["runs"]["base"]["accuracy"] > 0.6
     kept = list((tiny_run.path / "analysis" / "probing" / "features").iterdir())
     assert sorted(path.name.split("-")[0] for path in kept) == ["bigram_shift", "word_content"]
     assert np.load(kept[0]).shape == (230, 16)
-    # Again: what is on the disk is used, and everything comes out the same.
+    # A second call uses the stored features and gives the same results.
     monkeypatch.setattr("t2t_ext.translation.translator.Translator.load", lambda *_: pytest.fail("a model was loaded"))
     assert analyze_command("probing", *flags, "--probing_dir=", f"--tasks={task_dir}/word_content.txt")[0] == 0
     assert json.loads((tmp_path / "probing.json").read_text())["tasks"] == content["tasks"][:1]

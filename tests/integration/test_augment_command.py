@@ -1,4 +1,4 @@
-"""``t2t_ext-augment`` through the command: what a run translates becomes training data."""
+"""Tests of the command t2t_ext-augment: the translations of a run become training data."""
 
 import pathlib
 
@@ -15,7 +15,7 @@ PAIRS = 12
 
 @pytest.fixture
 def flags(tmp_path, toy_corpus, tiny_encoder, tiny_run):
-    """Flags of the command on small data of the tiny run's subwords."""
+    """Returns flags for t2t_ext-augment, for a small data set that is encoded with the tiny run's subwords."""
     tiny_encoder.save(tmp_path / "subwords.model")
     files = []
     for split, pairs in (("train", toy_corpus.train[:PAIRS]), ("dev", toy_corpus.dev[:3])):

@@ -1,4 +1,4 @@
-"""Runs that keep averages of their weights: what is evaluated, kept, translated, averaged and continued from."""
+"""Tests of runs that keep averages of their weights: evaluation, best checkpoint, translation, averaging, resuming."""
 
 import functools
 import json
@@ -46,7 +46,7 @@ def assert_equal(found, expected):
 
 @pytest.fixture(scope="module")
 def run_of(toy_data, tmp_path_factory):
-    """Kind -> its run, trained once."""
+    """Returns a function kind -> path of the run of this kind, which is trained only once."""
 
     @functools.cache
     def trained(kind):
@@ -86,7 +86,7 @@ def test_describe_says_which_weights_users_get(finished, words, capsys):
 
 @pytest.mark.parametrize("finished", ["schedule_free"], indirect=True)
 def test_the_dev_loss_is_that_of_the_averages(finished, toy_data, tmp_path):
-    """A run that begins with them and hardly moves has their dev loss."""
+    """A new run that starts from the averages, with a learning rate near zero, has the dev loss of the old run."""
     run = tmp_path / "run"
     still = "learning_rate_schedule=constant,learning_rate_constant=1e-12"
     assert train(toy_data, run, still, warm_start_from=finished, train_steps=1) == 0

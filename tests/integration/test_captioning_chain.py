@@ -1,4 +1,4 @@
-"""Image captioning from the raw files to a served model, by the commands."""
+"""Tests of image captioning with the commands, from the raw files to a served model."""
 
 import io
 import json
@@ -17,7 +17,7 @@ HPARAMS = "num_hidden_layers=1,batch_size=256,learning_rate_warmup_steps=20,lear
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A directory with the raw files, the data and a trained run; and the entries of the raw files."""
+    """Returns a directory with the raw files, the data and a trained run, and the entries of the raw files."""
     directory = tmp_path_factory.mktemp("captions")
     entries = write_coco(directory / "raw", train=12, restval=2, dev=3, test=4)
     options = f"feature_size={SIZE}"
@@ -31,7 +31,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture
 def decode(place, capsys):
-    """Function (flags...) -> (status, standard output, standard error)."""
+    """Returns the decoder on the trained run as a function (flags...) -> (status, standard output, standard error)."""
 
     def call(*flags):
         capsys.readouterr()
@@ -47,7 +47,7 @@ def test_training_learns_and_scores(place):
 
     records = [json.loads(line) for line in (place[0] / "run" / "metrics.jsonl").read_text().splitlines()]
     last = [record for record in records if record["kind"] == "eval"][-1]
-    assert last["loss"] < 5.0  # log(320) = 5.8 without having learnt anything
+    assert last["loss"] < 5.0  # an untrained model has log(320) = 5.8
     assert "nrefs:5" in last["bleu_signature"]
     trained = next(record for record in records if record["kind"] == "train")
     assert 0.5 < trained["fill_rate"] <= 1.0
@@ -67,7 +67,7 @@ def test_a_split_and_files_of_every_kind_decode_alike(place, decode, tmp_path):
     rows = [json.loads(line) for line in nbest.read_text().splitlines()]
     assert [row["source"] for row in rows] == [str(image) for image, _, _ in entries[-4:]]
     assert len(rows[0]["hypotheses"]) == 2
-    # The data keep float16, and so must what is compared with them.
+    # The data store float16, so the features to compare with must be rounded to float16, too.
     kept = {str(image): features.astype(np.float16).astype(np.float32) for image, features, _ in entries[-4:]}
     np.savez(tmp_path / "images.npz", **kept)
     out, references = tmp_path / "out.txt", tmp_path / "ref.txt"
@@ -120,7 +120,7 @@ def test_features_of_another_size_are_refused(decode, tmp_path):
 
 @pytest.fixture(scope="module")
 def servable(place):
-    """The exported run, as a server holds it."""
+    """Returns the exported run, loaded as by a server."""
     directory = place[0] / "export"
     flags = [f"--output_dir={place[0] / 'run'}", f"--export_dir={directory}", "--decode_hparams=beam_size=2"]
     assert exporter.main(flags) == 0

@@ -1,4 +1,4 @@
-"""Users see what the commands say, not what C++ libraries say about themselves."""
+"""Tests that standard error shows the messages of the commands, but no log lines of the C++ libraries."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def set_of_a_module_with_tensorflow():
 
 
 def run(*arguments, **environment):
-    """Returns the standard error of Python in a process of its own, which must succeed."""
+    """Runs Python in its own process, which must succeed, and returns its standard error."""
     quiet = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     done = subprocess.run(
         [sys.executable, *arguments], env={**quiet, **environment}, capture_output=True, text=True, timeout=300
@@ -32,7 +32,7 @@ def test_a_command(tiny_run, tmp_path):
     (tmp_path / "in.txt").write_text("ein Satz\nnoch einer\n")
     flags = [f"--output_dir={tiny_run.path}", f"--decode_from_file={tmp_path / 'in.txt'}"]
     told = run("-m", "t2t_ext.bin.decoder", *flags, f"--decode_to_file={tmp_path / 'out.txt'}")
-    # On a slow machine progress is told, too.
+    # On a slow machine the command also reports its progress.
     assert re.fullmatch(r"(Translating: .*\n)*Translated 2 lines in .* -> .*out\.txt\n", told)
 
 
@@ -64,6 +64,6 @@ def test_a_users_module_that_imports_tensorflow(tmp_path):
 
 
 def test_whatever_is_imported_first():
-    """Of t2t_ext's modules those that import TensorFlow are quiet, and so is TensorFlow once t2t_ext is imported."""
+    """Modules of t2t_ext that import TensorFlow are quiet, and so is TensorFlow itself once t2t_ext is imported."""
     assert run("-c", "import t2t_ext.runs.averaging") == ""
     assert run("-c", "import t2t_ext, tensorflow as tf; print(tf.constant(1) + tf.constant(2, tf.int32))") == ""

@@ -1,4 +1,4 @@
-"""The model of all three ideas through the commands, in both directions at once and in one."""
+"""Tests of the commands on the model that combines all three ideas, with one and with two target directions."""
 
 import pytest
 from test_two_sided_training import data_dir  # noqa: F401 (a fixture)
@@ -13,7 +13,7 @@ ONE_WAY = f"{SIZES},synchronous=false,source_view_map=2,dc_decoder_layers=1"
 
 @pytest.fixture(scope="module")
 def runs(data_dir, tmp_path_factory):  # noqa: F811
-    """A run on pseudo references in both directions, and one on references in one."""
+    """Returns {2: run in both directions, on pseudo references; 1: run in one direction, on references}."""
     folder = tmp_path_factory.mktemp("composed")
     both, one = folder / "both", folder / "one"
     assert train(data_dir, both, "_synchronous", SIZES) == 0

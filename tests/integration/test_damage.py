@@ -1,4 +1,4 @@
-"""A full disk while data are made; damaged data and checkpoints as training starts: one clear line, nothing lost."""
+"""Tests of a full disk during datagen, and of damaged data and checkpoints: one clear error line, nothing lost."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ SIDES = ("train_source", "train_target", "dev_source", "dev_target")
 
 @contextlib.contextmanager
 def small_disk(directory, kilobytes):
-    """Mounts a disk of a given size at a directory."""
+    """Mounts a disk of the given size at a new directory, yields the directory and unmounts it."""
     directory.mkdir()
     options = f"size={kilobytes}k"
     mounted = subprocess.run(
@@ -35,7 +35,7 @@ def flags(toy_corpus):
             "--vocab_size=340", "--num_processes=1"]  # fmt: skip
 
 
-# The subword model, a chunk, a shard and the text of dev are what does not fit, in turn.
+# The sizes are such that, in turn, the subword model, a chunk, a shard or the text of dev does not fit.
 @pytest.mark.parametrize("kilobytes", [8, 20, 44, 60, 76, 84])
 def test_datagen_on_a_full_disk(flags, tmp_path, capsys, kilobytes):
     with small_disk(tmp_path / "disk", kilobytes) as disk:
@@ -75,7 +75,7 @@ def test_a_resumed_run_passes_over_a_damaged_best_checkpoint(flags, tmp_path, ca
              "--local_eval_frequency=1", "--best_checkpoint_metric=loss"]  # fmt: skip
     assert trainer.main([*train, "--train_steps=3"]) == 0
     run = RunDirectory.open(tmp_path / "run")
-    # The best is the first one, and a kill came before it was copied.
+    # Make the first checkpoint the best, as if the run had been killed before it copied it.
     records = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
     first = next(record for record in records if record["kind"] == "eval")
     first["loss"] = 0.0

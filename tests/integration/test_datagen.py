@@ -1,4 +1,4 @@
-"""The command t2t_ext-datagen, as a user calls it, and killed while it works."""
+"""Tests of the command t2t_ext-datagen as a user calls it, including a kill while it works."""
 
 import os
 import re
@@ -28,7 +28,7 @@ class TranslateMine(TranslationProblem):
 
 @pytest.fixture
 def run(tmp_path, capsys):
-    """Function (flags) -> exit status, standard output, standard error."""
+    """Returns t2t_ext-datagen as a function (flags...) -> (exit status, standard output, standard error)."""
 
     def call(*flags):
         status = datagen.main([f"--data_dir={tmp_path / 'data'}", f"--tmp_dir={tmp_path}", *flags])
@@ -76,7 +76,7 @@ def test_a_users_own_problem(run, corpus_flags, tmp_path):
     (tmp_path / "usr" / "datagen_test_problem.py").write_text(USER_MODULE)
     usr_dir = f"--t2t_usr_dir={tmp_path / 'usr'}"
     status, _, error = run(usr_dir, "--problem=translate_mine", *corpus_flags[1:])
-    assert (status, "does not take" in error) == (2, True)  # options of another problem are not swallowed
+    assert (status, "does not take" in error) == (2, True)  # options of another problem are not ignored
     status, output, _ = run("--problem=translate_mine", "--separate_vocab", "--num_processes=1", usr_dir)
     assert status == 0
     assert "50 samples in 1 shard" in output
@@ -115,9 +115,9 @@ def test_help_is_quick_and_free_of_tensorflow():
 
 
 def test_killed_at_any_moment(corpus_flags, tmp_path):
-    """Kill -9 leaves no manifest without its files; workers die too; the next call makes the same bytes.
+    """After a SIGKILL a manifest exists only together with all its files, and the next call makes the same bytes.
 
-    The command as users start it; test_kills.py kills it at every step of its work, and at more moments.
+    This test starts the command as users do. test_kills.py kills it at every step of its work, and at more moments.
     """
     flags = [*corpus_flags, "--vocab_size=340", "--num_shards=3", f"--data_dir={tmp_path / 'data'}"]
     command = [sys.executable, "-m", "t2t_ext.bin.datagen", *flags, "--overwrite", "--num_processes=2"]

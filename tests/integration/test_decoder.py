@@ -1,4 +1,4 @@
-"""The t2t_ext-decoder command: as many lines out as in, whatever they hold; scores; every mistake explained."""
+"""Tests of the command t2t_ext-decoder: one output line per input line, scores, and a message for every mistake."""
 
 import dataclasses
 import io
@@ -27,7 +27,7 @@ LINES = [
 
 @pytest.fixture
 def decode(tiny_run, tmp_path, capsys):
-    """Function (flags...) -> (status, standard output, standard error)."""
+    """Returns the decoder on the tiny run as a function (flags...) -> (status, standard output, standard error)."""
 
     def run(*flags):
         status = decoder.main([f"--output_dir={tiny_run.path}", *flags])
@@ -58,7 +58,7 @@ def test_file_to_file_keeps_lines_and_order(decode, tiny_run, tmp_path):
 
 
 def test_windows_change_nothing(decode, tiny_run, monkeypatch, tmp_path):
-    """Lines that come in windows are written as together, in all files, and nobody reads ahead."""
+    """Lines translated in windows give the same files as lines translated together, and no window reads ahead."""
     raw = "".join(f"{line}\n" for line in LINES * 2).encode() + b"the \xff cat\n" + b"the old cat sees " * 20
     (tmp_path / "in.txt").write_bytes(raw)
     outputs = [tmp_path / name for name in ("out.txt", "out.align", "out.jsonl")]
@@ -73,7 +73,7 @@ def test_windows_change_nothing(decode, tiny_run, monkeypatch, tmp_path):
         assert "not UTF-8: 1 line (11)" in err
         assert "truncated to max_input_length=60 subwords: 1 line (12)" in err
         records = list(map(json.loads, read(outputs[2])))
-        # Log-probabilities differ in their last bits, as products of other numbers of rows do.
+        # Log-probabilities are compared approximately: matrix products with other numbers of rows round differently.
         scores = [each.pop(name) for row in records for each in row["hypotheses"] for name in ("log_prob", "score")]
         return [path.read_bytes() for path in outputs[:2]], records, scores
 
@@ -170,7 +170,10 @@ def test_default_output_name(decode, tmp_path):
 
 
 def test_default_output_names_tell_apart_what_changes_translations(tiny_run, tmp_path):
-    """Prefixes and phrases by what their files hold; names without any of it stay as they are."""
+    """The default output name depends on every option that changes translations, but is unchanged without them.
+
+    Prefix and constraint files count by their content.
+    """
     source, guide = write(tmp_path / "in.txt", LINES[:1]), write(tmp_path / "guide.txt", ["die Katze "])
     runs = [tiny_run.path, *(shutil.copytree(tiny_run.path, tmp_path / name) for name in ("a", "b"))]
 
@@ -247,7 +250,7 @@ def test_references(decode, tiny_run, tmp_path):
     expected = protocols.score(protocols.bleu_with("char"), tiny_run.translator(LINES), [read(reference), LINES])[0]
     assert out.strip() == str(expected)
     assert "tok:char" in out
-    assert "nrefs:var" in out  # an empty line beside another reference is none
+    assert "nrefs:var" in out  # an empty line does not count if there is another reference
 
 
 def test_split(decode, tiny_run, toy_corpus, tmp_path):
@@ -280,7 +283,7 @@ def test_nbest(decode, tiny_run, make_translator, tmp_path):
             assert found["length"] == hypothesis.length
             assert found["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-3)
             assert found["score"] == pytest.approx(hypothesis.score, abs=1e-3)
-    # The n-best file alone leaves the text as it is without.
+    # Without return_beams, an n-best file does not change the text output.
     assert decode(*files)[0] == 0
     assert read(output) == tiny_run.translator(LINES)
     assert [len(json.loads(line)["hypotheses"]) for line in read(nbest)] == [4] * len(LINES)
@@ -304,7 +307,7 @@ def test_score_file(decode, tiny_run, tmp_path, monkeypatch):
         assert float(log_prob) == pytest.approx(expected.log_prob, abs=1e-4)
         assert int(length) == expected.length
         assert float(score) == pytest.approx(expected.score, abs=1e-4)
-    # Pairs that come in windows, through a pipe and with alignments, are scored as together.
+    # Pairs that come in windows, through a pipe and with alignments get the same scores as pairs together.
     monkeypatch.setattr(text_lines, "WINDOW_LINES", 3)
     monkeypatch.setattr(sys, "stdin", Pipe(source.read_bytes()))
     outputs = [f"--decode_to_file={tmp_path / 'scores.tsv'}", f"--alignment_file={tmp_path / 'pairs.align'}"]
@@ -315,7 +318,7 @@ def test_score_file(decode, tiny_run, tmp_path, monkeypatch):
 
 
 class Pipe(io.TextIOWrapper):
-    """Standard input that is no terminal."""
+    """Standard input that is not a terminal."""
 
     def __init__(self, data):
         super().__init__(io.BytesIO(data), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The command t2t_ext-doctor on small corpora with known faults, and generation on Beam."""
+"""Tests of the command t2t_ext-doctor on small corpora with known faults, and of data generation on Apache Beam."""
 
 import gzip
 import json
@@ -20,13 +20,13 @@ ODD = [
     ("Привет , как дела ?", "Hello , how are you ?"),  # script
     ("Wir sind 5 Leute .", "There are 6 of us ."),  # numbers
     ("", "Nothing ."),  # empty
-    ("haus am FLUSS", "house by the river"),  # stands in dev, but for case
+    ("haus am FLUSS", "house by the river"),  # occurs in dev, apart from case
 ]
 DEV = [("Haus am Fluss .", "House by the river ."), ("Ein neuer Satz .", "A new sentence .")]
 
 
 def corpus():
-    """120 good pairs, then the odd ones, then 10 that repeat the first ones."""
+    """Returns 120 good pairs, then the pairs of ODD, then repetitions of the first 10 good pairs."""
     good = [(f"{number} {s}", f"{number} {t}") for number in range(30) for s, t in SENTENCES]
     return good + ODD + good[:10]
 
@@ -50,7 +50,7 @@ def flags(tmp_path):
 
 @pytest.fixture
 def run(capsys):
-    """Function (flags) -> exit status, standard output, standard error."""
+    """Returns t2t_ext-doctor as a function (flags...) -> (exit status, standard output, standard error)."""
 
     def call(*flags):
         status = doctor.main([*flags])
@@ -71,7 +71,7 @@ def test_the_whole_picture(run, flags, tmp_path):
         "test_overlap": 1, "length_ratio": alone["length_ratio"], "duplicate": 10,
     }  # fmt: skip
     in_order = {row["reason"]: row["in_order"] for row in report["filters"]}
-    assert in_order["too_few_words"] == 0  # it is the empty one
+    assert in_order["too_few_words"] == 0  # the only one is empty, so another filter drops it first
     assert report["left"] == 137 - sum(in_order.values()) == 120
     assert report["repeated"] == {"pair": 10, "source": 10, "target": 10}
     assert report["splits"]["dev"]["found_in_train"]["normalized pair"] == 1
@@ -99,7 +99,7 @@ def test_it_says_what_generation_drops(run, flags, tmp_path, capsys):
     assert train["drops"] == expected
     assert train["samples"] == report["left"]
     assert train["first"]["duplicate"] == "train.source.gz:128 repeats train.source.gz:1"
-    # The data's own model serves from now on.
+    # If the data exist, the doctor uses their subword model.
     assert "that of the data in" in run(*flags, f"--data_dir={tmp_path / 'data'}")[1]
 
 
@@ -146,7 +146,7 @@ def test_mistakes_end_with_status_2(run, flags, change, message):
 
 
 def test_of_a_reversed_problem_the_flags_are_turned_round(run, tmp_path, flags):
-    """Source and target are those of NAME_rev, as in generation."""
+    """With a problem NAME_rev, source and target flags mean the sides of NAME_rev, as in data generation."""
     steps = ["--source_steps=lowercase", "--target_steps=none"]
     reversed_flags = ["--problem=translate_parallel_text_rev", *flags, *steps]
     assert run(*reversed_flags, f"--report={tmp_path / 'report'}")[0] == 0
@@ -226,4 +226,4 @@ def test_repetitions_of_either_side(run, flags, tmp_path):
     report = json.loads((tmp_path / "report" / "report.json").read_text())
     assert report["repeated"] == {"pair": 10, "source": 11, "target": 11}
     assert {row["alone"] for row in report["filters"] if row["reason"] == "duplicate"} == {12}
-    assert report["left"] == 139 - 12 - 2  # what is empty, and too short for its other side
+    assert report["left"] == 139 - 12 - 2  # one pair is empty, one too short for its other side

@@ -1,4 +1,4 @@
-"""A pretrained encoder from the preset to a served model: data, training, resuming without the preset, decoding."""
+"""Tests of a pretrained encoder, from its preset to a served model: data, training, resuming, decoding, export."""
 
 import shutil
 
@@ -13,7 +13,7 @@ HPARAMS = "hidden_size=24,num_decoder_layers=1,batch_size=256,encoder_preset_fro
 
 @pytest.fixture(scope="module")
 def place(toy_corpus, tmp_path_factory):
-    """A directory with the preset, the data and a run of four steps, whose preset was away for the last two."""
+    """Returns a directory with the preset, the data and a run of four steps; the last two ran without the preset."""
     folder = tmp_path_factory.mktemp("encoder_preset")
     preset = write_preset(folder / "preset")
     corpus = [f"--{name}={value}" for name, value in toy_corpus.options().items()]

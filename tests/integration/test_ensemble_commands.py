@@ -1,4 +1,4 @@
-"""Ensembles and alignments through the commands: decoder, exporter, and the SavedModel in Python and through C."""
+"""Tests of ensembles and alignments with the commands: decoder, exporter, and the SavedModel in Python and C."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ PAIRS = [("the old cat", "die alte Katze"), ("", "die"), ("the lamp  sees", "x \
 
 @pytest.fixture(scope="module")
 def other_run(tiny_run, tiny_encoder, tmp_path_factory):
-    """Another run on the same data, with one decoder layer and with a checkpoint of step 7."""
+    """Returns another run on the same data, with one decoder layer and a checkpoint of step 7."""
     from random_weights import random_arrays
 
     from t2t_ext import registry
@@ -39,7 +39,10 @@ def ensemble(tiny_run, other_run):
 
 @pytest.fixture
 def decode(tiny_run, tmp_path, capsys):
-    """Function (flags...) -> (status, standard output, standard error); {run}, {in}, {pairs}, {dir} stand for paths."""
+    """Returns the decoder as a function (flags...) -> (status, standard output, standard error).
+
+    In the flags, {run}, {in}, {pairs} and {dir} stand for paths.
+    """
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS), encoding="utf-8")
     names = {"run": tiny_run.path, "in": tmp_path / "in.txt", "pairs": tmp_path / "pairs.tsv", "dir": tmp_path}
@@ -140,7 +143,7 @@ def test_an_exported_ensemble(exported_ensemble, ensemble, tiny_run, other_run):
     assert [member["weight"] for member in members] == pytest.approx([2 / 3, 1 / 3])
 
 
-@pytest.mark.slow  # test_export.py loads a single model so
+@pytest.mark.slow  # test_export.py loads a single model in this way
 def test_an_exported_ensemble_loads_through_the_c_api(exported_ensemble, ensemble):
     command = [sys.executable, str(HERE / "c_api_loader.py"), *loader_arguments(exported_ensemble)]
     assert run_loader(command) == ensemble(LINES)

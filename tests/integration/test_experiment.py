@@ -1,4 +1,4 @@
-"""t2t_ext-experiment through the real command: data, two seeds, interrupted and killed on the way, and resumed."""
+"""Tests of t2t_ext-experiment through the real command: data, two seeds, interruption, kill and resumption."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def test_data_stage(flags, tmp_path, capsys):
     assert "done already" in capsys.readouterr().out
     marker = next((tmp_path / "W" / "data").glob("*.stage.json"))
     assert json.loads(marker.read_text())["status"] == "done"
-    # Data with other settings stand beside them; what comes later is not begun without what comes before.
+    # Data with other settings get their own directory. A stage does not begin before the stages it depends on are done.
     assert experiment.main([*flags, "--stage=average"]) == 2
     assert "'train, seed 1' comes before it and is not done" in capsys.readouterr().err
     assert experiment.main([*flags, "--until=data", "--datagen=vocab_size=330"]) == 0
@@ -108,9 +108,9 @@ def test_text_that_has_changed_is_noticed_and_no_run_made_from_it_is_lost(flags,
     assert [state_of(stage).word for stage in (data, train)] == ["done", "begun"]
 
     later, text = time.time_ns() + 10**10, own.read_bytes()
-    os.utime(own, ns=(later, later))  # written anew, but the same
+    os.utime(own, ns=(later, later))  # rewritten with the same content
     assert state_of(data).word == "done"
-    own.write_bytes(text.replace(b"a", b"o", 1))  # as long as before
+    own.write_bytes(text.replace(b"a", b"o", 1))  # the same length as before
     os.utime(own, ns=(later, later))
     assert state_of(data) == State("changed", (f"{own} is not the own.txt that test was made from",))
     capsys.readouterr()
@@ -146,7 +146,7 @@ def test_damaged_marker(flags, tmp_path, capsys):
 def test_interrupted_killed_and_resumed(flags, tmp_path):
     work = tmp_path / "W" / "toy_row"
     checkpoints = work / "seed1" / "run" / "checkpoints"
-    # Ctrl-C while the first seed is trained: an orderly end with its own status.
+    # Ctrl-C during the training of the first seed ends the command in order, with its own exit status.
     process = start(flags)
     wait_for(lambda: any(checkpoints.glob("model.ckpt-*")), process)
     process.send_signal(signal.SIGINT)
@@ -154,7 +154,7 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
     assert process.returncode == 130, out
     assert "the same command resumes here" in out
     assert json.loads((work / "seed1" / "train.stage.json").read_text())["status"] == "begun"
-    # kill -9 while the second seed is trained: what it leaves running is ended by the next start.
+    # After a SIGKILL during the training of the second seed, the next start ends the processes that were left running.
     process = start(flags)
     wait_for(lambda: any((work / "seed2" / "run" / "checkpoints").glob("model.ckpt-*")), process)
     process.kill()
@@ -176,7 +176,7 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
     assert figures["test"]["mean"] == pytest.approx(sum(values) / 2)
     assert figures["test"]["deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     assert "version:" in figures["test"]["signature"]
-    # A seed that was interrupted twice is bit for bit the seed that was not.
+    # A seed that was interrupted twice has bit for bit the same result as an undisturbed one.
     undisturbed = tmp_path / "undisturbed"
     again = [flag.replace(str(tmp_path / "W"), str(undisturbed)) for flag in flags]
     assert start([*again, "--seeds=1", "--until=train"]).wait(timeout=240) == 0
@@ -188,7 +188,7 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
         for run in (work, undisturbed / "toy_row")
     ]
     assert ends[0] == ends[1]
-    # Other settings: not lost silently.
+    # A call with other settings is refused, so nothing is lost silently.
     process = start([*flags, "--hparams=batch_size=300"])
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 2
@@ -197,11 +197,11 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
 
 @pytest.mark.slow
 def test_the_pipeline_of_the_offline_corpus(tmp_path):
-    """Two teachers, their pseudo references, the synchronous model, reranking and the comparison, in one command."""
+    """One command trains two teachers and, on their pseudo references, the synchronous model; reranks; and compares."""
     flags = ["--recipe=cldr_synchronous", f"--work_dir={tmp_path}"]
     process = start(flags)
     runs = [tmp_path / f"cldr_synchronous{name}" / "seed1" / "run" for name in ("_l2r", "_r2l", "")]
-    # Killed while the first teacher is trained: what is done is not done again.
+    # After a kill during the training of the first teacher, finished stages are not repeated.
     wait_for(lambda: any((runs[0] / "checkpoints").glob("model.ckpt-*")), process, seconds=1200)
     process.kill()
     process.communicate(timeout=120)

@@ -1,4 +1,4 @@
-"""The exported SavedModel: same outputs as the Translator, no Python in it, and loaded as TF Serving loads it."""
+"""Tests of the exported SavedModel: it gives the Translator's outputs, contains no Python, and loads from C."""
 
 import importlib.util
 import json
@@ -58,7 +58,7 @@ def test_a_damaged_file_is_named(exported, tmp_path):
             with pytest.raises(UserError, match=f"is damaged: {name} "):
                 export.load(copy)
         (copy / name).write_bytes(good)
-    # Without what was noted, as in exports of earlier versions.
+    # Without the recorded checksums, as in exports of earlier versions.
     (copy / "export.json").unlink()
     for name in ("saved_model.pb", "variables/variables.index"):
         good = (copy / name).read_bytes()
@@ -74,7 +74,7 @@ def test_a_folder_may_be_named_like_a_pattern(tmp_path, monkeypatch):
     from t2t_ext.serving import export
 
     class Marker(tf.Module):
-        """In place of a ``ServedTranslator``, whose graph takes long to trace."""
+        """Replaces ``ServedTranslator``, whose graph takes long to trace."""
 
         def __init__(self, translator):
             super().__init__()
@@ -173,7 +173,7 @@ def test_only_ops_that_servers_know(exported):
 
 
 def fake_translator(function, tiny_encoder):
-    """A translator whose "model" is a function of string tensors."""
+    """Returns a translator whose "model" is the given function of string tensors."""
     import tensorflow as tf
 
     from t2t_ext.translation.translator import Translator
@@ -245,7 +245,7 @@ def text_ops():
 
 
 def loader_arguments(exported):
-    """What loaders outside Python are given: the tensor names of serving_default."""
+    """Returns the arguments of the loaders outside Python: files, tensor names of serving_default, and LINES."""
     from t2t_ext.serving.export import signature_tensors
 
     tensors = signature_tensors(exported)
@@ -260,7 +260,7 @@ def run_loader(command):
     return done.stdout.decode().split("\n")[:-1]
 
 
-@pytest.mark.slow  # test_synchronous_decoding.py loads a model so by ctypes
+@pytest.mark.slow  # test_synchronous_decoding.py covers the C API with ctypes
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler; the ctypes loader is tested instead")
 def test_loads_through_the_c_api_from_c(exported, tiny_run, tmp_path):
     folder = importlib.util.find_spec("tensorflow").submodule_search_locations[0]

@@ -1,4 +1,4 @@
-"""Constraints and diverse groups from end to end: Translator, decoder command, SavedModel."""
+"""End-to-end tests of constraints and diverse groups: Translator, decoder command and SavedModel."""
 
 import json
 
@@ -13,7 +13,7 @@ PHRASES = [["Katze", "alte Lampe"], [], ["Tür"], ["rote Tür", "rote Tür"]]
 
 @pytest.fixture(scope="module")
 def decode(tiny_run, tmp_path_factory):
-    """Function (flags...) -> status; it is the caller that reads what was printed."""
+    """Returns the decoder on LINES as a function (flags...) -> status; the caller reads the printed output."""
     source = tmp_path_factory.mktemp("guided") / "in.txt"
     source.write_text("".join(f"{line}\n" for line in LINES))
 
@@ -57,7 +57,7 @@ def test_lines_without_phrases_are_as_ever(translated, tiny_translator):
     assert results[1][0].ids == expected[1][0].ids
     assert results[1][0].log_prob == pytest.approx(expected[1][0].log_prob, abs=1e-3)
     assert results[0][0].ids != expected[0][0].ids
-    # In one batch with others, too.
+    # The same holds in one batch with constrained lines.
     import tensorflow as tf
 
     found = tiny_translator.search_batch(tf.constant(LINES), constraints=tf.constant(["Katze", "", "", "Tür"]))
@@ -136,7 +136,7 @@ def test_the_saved_model(exported, translated):
 
 
 def test_diverse_groups(make_translator, tiny_translator):
-    """More different translations than the usual beam's, and the usual log-probabilities."""
+    """Diverse groups use more different words than the usual beam, and the same log-probabilities."""
     diverse = make_translator(beam_size=4, diverse_groups=4, diverse_strength=3.0, return_beams=True)
     usual = make_translator(beam_size=4, return_beams=True)
 

@@ -1,4 +1,4 @@
-"""``pip install .`` in a fresh environment: the base alone carries the demo, and a missing extra is named."""
+"""Tests of ``pip install .`` in a fresh environment: the base install runs the demo and names a missing extra."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # downloads TensorFlow
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The folder of commands of an environment that has the base install and nothing else."""
+    """Returns the ``bin`` folder of an environment that has only the base install."""
     folder = tmp_path_factory.mktemp("install")
     source = shutil.copytree(ROOT, folder / "source", symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
@@ -26,7 +26,7 @@ def installed(tmp_path_factory):
 
 
 def run(commands, command, folder, **variables):
-    """Runs a command outside the checkout, with what is installed alone."""
+    """Runs a command outside the checkout, with only the installed packages, and returns the finished process."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"PATH": f"{commands}:{environment['PATH']}", **variables}
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""A run as a KerasHub task: the preset folder of the exporter, in KerasHub's own hands."""
+"""Tests of a run as a KerasHub task: KerasHub itself loads the exporter's preset folder, generates and fits."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ LINES = ["the old cat sees the lamp .", "", "the city loves the small flower tod
 
 @pytest.fixture(scope="module")
 def preset(tiny_run, tmp_path_factory):
-    """The folder that t2t_ext-exporter writes for the tiny run."""
+    """Returns the preset folder that t2t_ext-exporter writes for the tiny run."""
     folder = tmp_path_factory.mktemp("keras_hub") / "preset"
     flags = [f"--output_dir={tiny_run.path}", f"--export_dir={folder}", "--decode_hparams=beam_size=3,alpha=0.8"]
     assert exporter.main([*flags, "--format=keras_hub"]) == 0
@@ -21,7 +21,7 @@ def preset(tiny_run, tmp_path_factory):
 def task(preset):
     import keras_hub
 
-    import t2t_ext.keras_hub  # noqa: F401 -- KerasHub finds its classes
+    import t2t_ext.keras_hub  # noqa: F401 -- registers the classes with KerasHub
 
     return keras_hub.models.Seq2SeqLM.from_preset(str(preset))
 
@@ -46,7 +46,7 @@ def test_sources_are_truncated_as_by_the_decoder(tiny_run, tmp_path):
     write_preset(translator, "transformer", tmp_path / "preset")
     short = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path / "preset"))
     lengths = short.preprocessor.encoder_sequence_length, short.preprocessor.decoder_sequence_length
-    assert lengths == (4, 35)  # the source with EOS; int(1.5 * 3), 30, and the start token
+    assert lengths == (4, 35)  # source: 3 + EOS; target: int(1.5 * 3) + 30 + start token
     expected = translator(LINES)
     assert translator.truncated_lines
     assert short.generate(LINES) == expected

@@ -1,9 +1,9 @@
-"""Kill -9 at any moment, any number of times, started again until finished: bit for bit the undisturbed run.
+"""Tests of SIGKILL: a command killed and restarted any number of times gives bit for bit the undisturbed result.
 
 The processes are children of ``kill_program.py``, forked after TensorFlow was imported and before it was used. They
-die at random moments, start-up included, and before chosen steps of their work on the disk: of every kind in the making
-of a run directory, in saving, copying the best and deleting the oldest checkpoint, and in publishing data. The command
-that users start is killed as well.
+die at random moments, including start-up, and before chosen steps of their work on the disk: creating a run directory,
+saving a checkpoint, copying the best, deleting the oldest, and publishing data. One test also kills the command as
+users start it.
 """
 
 import itertools
@@ -33,19 +33,19 @@ SETTINGS = {
     "best_checkpoint_metric": "loss",
     "random_seed": 3,
 }
-# The last steps before which a process may die while it saves, evaluates and cleans up, and some of starting.
+# The last steps before which a process may die while it saves, evaluates and cleans up, and some steps of the start.
 FATAL_TRAINING_STEPS = [
     ("os.rename .vocab.target.model.tmp", 1),
     ("os.rename .config.json.tmp", 1),
     ("open metrics.jsonl", 1),
-    ("open gradient_norms.jsonl", 2),  # the other log has this step's line
-    ("open metrics.jsonl", EVALUATE_EVERY + 1),  # the evaluation's record; its checkpoint is there
+    ("open gradient_norms.jsonl", 2),  # the other log has the line of this training step already
+    ("open metrics.jsonl", EVALUATE_EVERY + 1),  # the record of the evaluation, whose checkpoint exists already
     ("open checkpoints/.model.ckpt-N.tmp/checkpoint.json", 1),
     ("os.rename checkpoints/.model.ckpt-N.tmp", 1),
     ("shutil.rmtree checkpoints/.model.ckpt-N.tmp", 1),
     ("open best/.model.ckpt-N.tmp/checkpoint.json", 1),
     ("os.rename best/.model.ckpt-N.tmp", 1),
-    ("os.rename best/model.ckpt-N", 1),  # the best before
+    ("os.rename best/model.ckpt-N", 1),  # the previous best
     ("os.rename checkpoints/model.ckpt-N", 1),  # the oldest
     ("os.rmdir checkpoints/.model.ckpt-N.tmp", 1),
 ]
@@ -66,9 +66,9 @@ FATAL_DATAGEN_STEPS = [
     "os.rename .translate_parallel_text.generating/translate_parallel_text.manifest.json",
     "shutil.rmtree .translate_parallel_text.generating",
 ]
-# A third of them; a slow test has the others.
+# A third of the steps; a slow test covers the others.
 SOME_TRAINING_STEPS = FATAL_TRAINING_STEPS[::3]
-RANDOM_TRAINING_KILLS, MORE_RANDOM_TRAINING_KILLS = 2, 20  # the second in a slow test
+RANDOM_TRAINING_KILLS, MORE_RANDOM_TRAINING_KILLS = 2, 20  # the second number is for a slow test
 
 
 class Server:
@@ -83,7 +83,7 @@ class Server:
             stderr=subprocess.DEVNULL,
             text=True,
             bufsize=1,
-            # NumPy's pool of threads would be started by importing.
+            # Importing NumPy would start its thread pool.
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
         )
 
@@ -97,7 +97,7 @@ class Server:
         self._process.wait(timeout=60)
 
     def run(self, command, flags, directory, *, kill_after=None, kill_at=None):
-        """Runs a command; returns whether it was killed, its seconds and its steps. Any other failure is an error."""
+        """Runs a command and returns whether it was killed, its seconds and its steps; fails on any other failure."""
         job = {"command": command, "flags": flags, "log": str(self._log), "directory": str(directory)}
         self._process.stdin.write(json.dumps({**job, "kill_after": kill_after, "kill_at": kill_at}) + "\n")
         answer = json.loads(self._process.stdout.readline())
@@ -122,7 +122,7 @@ def records(run):
 
 
 def curves(run):
-    """TensorBoard's points: folder and tag -> step -> value."""
+    """Returns TensorBoard's scalars as {(folder, tag): {step: value}}."""
     import tensorflow as tf
 
     points = {}
@@ -140,7 +140,7 @@ def curves(run):
 def assert_equal_runs(found, expected):
     for folder in ("checkpoints", "best"):
         one, other = files_below(found / folder), files_below(expected / folder)
-        assert one.keys() == other.keys()  # nothing is left over, either
+        assert one.keys() == other.keys()  # also no file left over
         assert [name for name in one if one[name] != other[name]] == []
     assert records(found) == records(expected)
     logs = [(run / "gradient_norms.jsonl").read_text() for run in (found, expected)]
@@ -173,7 +173,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(server, data_dir, tmp_path_factory):
-    """The run that all must equal, its seconds, and the steps of its work on the disk."""
+    """Returns the undisturbed run that all others must equal, its seconds and the steps of its work on the disk."""
     directory = tmp_path_factory.mktemp("undisturbed")
     _, seconds, steps = server.run("trainer", training_flags(data_dir, directory / "run"), directory / "run")
     assert len(records(directory / "run")) == TRAIN_STEPS + TRAIN_STEPS / EVALUATE_EVERY
@@ -181,7 +181,10 @@ def undisturbed(server, data_dir, tmp_path_factory):
 
 
 def killed_at_random_moments(server, data_dir, root, seconds, expected, enough):
-    """Kills one run after another, each until it is finished in spite of it; until there were ``enough`` kills."""
+    """Kills one run after another at random moments, restarting each until it finishes, up to ``enough`` kills.
+
+    Returns the number of kills.
+    """
     rng = random.Random(20181115 + enough)
     kills = 0
     for number in itertools.count():
@@ -191,7 +194,7 @@ def killed_at_random_moments(server, data_dir, root, seconds, expected, enough):
             moment = rng.uniform(0, seconds) if kills < enough else None
             killed, took, _ = server.run("trainer", training_flags(data_dir, run), run, kill_after=moment)
             kills += killed
-        if kills == before:  # in time: the machine is less busy than it was
+        if kills == before:  # the run finished before its kill: the machine is less busy now
             seconds = min(seconds, took)
         assert_equal_runs(run, expected)
         if kills >= enough:
@@ -199,7 +202,7 @@ def killed_at_random_moments(server, data_dir, root, seconds, expected, enough):
 
 
 def killed_before_chosen_steps(server, data_dir, root, expected, chosen):
-    """Kills a run before every chosen step, the next one when it is finished; then leaves half a line in the log."""
+    """Kills and restarts a run before each chosen step, a new run whenever one has finished; then truncates its log."""
     steps = list(chosen)
     for number in itertools.count():
         run, before = root / f"chosen{number}", len(steps)
@@ -210,13 +213,13 @@ def killed_before_chosen_steps(server, data_dir, root, expected, chosen):
             break
         assert_equal_runs(run, expected)
     log = run / "metrics.jsonl"
-    log.write_bytes(log.read_bytes()[:-20])  # as a power cut may leave it
+    log.write_bytes(log.read_bytes()[:-20])  # half a line, as after a power cut
     assert not server.run("trainer", training_flags(data_dir, run), run)[0]
     assert_equal_runs(run, expected)
 
 
 def kill_the_command(server, data_dir, root, expected):
-    """Kills the command as users start it while it works; what it left is finished."""
+    """Kills the command as users start it during its work; a restart must finish it like an undisturbed run."""
     run = root / "command"
     log_of_run = run / "metrics.jsonl"
     command = [sys.executable, "-m", "t2t_ext.bin.trainer", *training_flags(data_dir, run)]
@@ -236,7 +239,7 @@ def kill_the_command(server, data_dir, root, expected):
 
 def test_killed_training_ends_as_if_it_had_not_been(server, data_dir, undisturbed, tmp_path):
     expected, seconds, steps = undisturbed
-    # What is named here exists: a change of what is done on the disk must be followed here.
+    # All named steps must exist: if the code changes its work on the disk, the list above must follow.
     assert {step for step, _ in FATAL_TRAINING_STEPS} <= set(steps)
     killed_before_chosen_steps(server, data_dir, tmp_path, expected, SOME_TRAINING_STEPS)
     kill_the_command(server, data_dir, tmp_path, expected)
@@ -274,7 +277,7 @@ def test_killed_datagen_makes_the_same_bytes(corpus_flags, data_dir, tmp_path, f
         kills += [{"kill_after": rng.uniform(0, seconds)} for _ in range(random_kills)]
         rng.shuffle(kills)
         died = 0
-        # Every third in a directory of its own, the others one after the other in one.
+        # Every third kill has its own directory; all others share one.
         for number, kill in enumerate(kills):
             directory = tmp_path / ("one" if number % 3 else f"own{number}")
             flags = [*corpus_flags, f"--data_dir={directory}", f"--num_processes={1 + number % 2}"]
@@ -283,7 +286,7 @@ def test_killed_datagen_makes_the_same_bytes(corpus_flags, data_dir, tmp_path, f
             if number % 3 == 0:
                 assert not server.run("datagen", flags, directory)[0]
                 assert files_below(directory) == expected
-                # Making them anew over what is there must be as safe.
+                # Overwriting existing data must be equally safe.
                 server.run("datagen", [*flags, "--overwrite"], directory, **kill)
                 is_whole_or_not_there(directory)
                 assert not server.run("datagen", flags, directory)[0]

@@ -1,4 +1,4 @@
-"""Moses' words and subword-nmt's codes from raw text to a served translation, through the real commands."""
+"""Tests of Moses tokenization and subword-nmt codes through the real commands, from raw text to a served model."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ LINES = ["The old cat's lamp: red!", "", "  the  city ", "Is the \u2603 new? <ye
 
 
 def sentences(pairs):
-    """Raw text made of the toy corpus: a capital at the beginning, the full stop at the last word."""
+    """Returns source and target lines of the toy corpus as raw text: first letter capital, full stop attached."""
     return [[text[0].upper() + text[1:-2] + "." for text in column] for column in zip(*pairs, strict=True)]
 
 
@@ -62,7 +62,7 @@ def exported(run, corpus, few_signatures):
 
 
 def piped(monkeypatch, capsys, *flags, text):
-    """Standard output of t2t_ext-prepare for a text at its standard input."""
+    """Returns the output lines of t2t_ext-prepare for text lines on standard input."""
     import io
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("".join(f"{line}\n" for line in text).encode())))
@@ -77,7 +77,7 @@ def test_the_record_is_in_the_manifest_and_counts(corpus, run, capsys):
     assert manifest["settings"]["subwords"] == "subword_nmt"
     assert manifest["vocab"]["joint"]
     source, target = (manifest["vocab"][side] for side in ("source", "target"))
-    assert source["file"] != target["file"]  # equal ids, other steps: the languages differ
+    assert source["file"] != target["file"]  # the ids are equal, but the languages and so the steps differ
     assert [step["name"] for step in target["text"]["steps"]] == ["moses_tokenize", "truecase"]
     assert (source["text"]["language"], target["text"]["language"]) == ("en", "de")
     assert datagen.main([*corpus.flags, STEPS, *SUBWORDS]) == 0
@@ -87,7 +87,7 @@ def test_the_record_is_in_the_manifest_and_counts(corpus, run, capsys):
         ("--target_steps=none", "target_steps was moses_tokenize,truecase, now none"),
         ("--subwords=sentencepiece", "subwords was subword_nmt, now sentencepiece"),
         ("--num_merges=61", "num_merges was 60, now 61"),
-        ("--vocab_size=8192", "vocab_size was 0, now 8192"),  # the problem's own size limits no subword_nmt
+        ("--vocab_size=8192", "vocab_size was 0, now 8192"),  # the problem's own size does not limit subword_nmt
     ):
         assert datagen.main([*corpus.flags, flag]) == 2
         assert message in capsys.readouterr().err
@@ -159,7 +159,7 @@ def test_translations_and_guides(translator):
     held = translator.translate(LINES[:1], constraints=[["Stadt."]])[0][0]
     assert "Stadt ." in held.prepared
     assert held.unmet_constraints == 0
-    # What has no id cannot be forced, and is said to be missing.
+    # A prefix with characters that have no id cannot be forced, and is reported as unmet.
     translator.translate(LINES[:1], prefixes=["Die Katze, die"])
     assert translator.unmet_prefix_line_numbers == (1,)
 
@@ -195,7 +195,7 @@ def test_the_saved_model_and_the_pair_of_commands(exported, translator, monkeypa
     assert words == translator.source_encoder.prepare(LINES)
 
 
-@pytest.mark.slow  # test_export.py loads a model of plain lines so
+@pytest.mark.slow  # test_export.py covers a model of plain lines
 def test_loads_through_the_c_api(exported, translator):
     encoder = translator.source_encoder
     fixed = loader_arguments(exported)[:5]  # all but the lines

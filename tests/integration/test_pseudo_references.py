@@ -1,4 +1,4 @@
-"""``t2t_ext-pseudo-references`` through the command: two runs, their translations, kills, mistakes, and training."""
+"""Tests of the command t2t_ext-pseudo-references: translations of two runs, kills, mistakes, and training on them."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ from t2t_ext.data.datasets.generated import GeneratedData
 NAME = "translate_parallel_text"
 TRAIN, DEV = 60, 7
 CHUNK = 25
-# The last steps before which joining dies.
+# The steps before which the joining process is killed.
 _WORK = f".{NAME}_synchronous.decoding"
 FATAL_STEPS = [
     f"os.mkdir {_WORK}/finished",
@@ -38,7 +38,10 @@ RANDOM_KILLS = 4
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, toy_corpus, tiny_encoder, tiny_run):
-    """A folder with small data of the tiny run's subwords, the run as ``l2r``, and as ``r2l`` with other weights."""
+    """Returns a folder with small data in the tiny run's subwords, and two copies of the run, ``l2r`` and ``r2l``.
+
+    The copies have the same weights; they differ in ``target_direction``.
+    """
     root = tmp_path_factory.mktemp("pseudo")
     tiny_encoder.save(root / "subwords.model")
     flags = [f"--problem={NAME}", f"--data_dir={root / 'data'}", f"--subword_model={root / 'subwords.model'}"]
@@ -66,7 +69,7 @@ def flags(runs, data_dir, *more):
 
 @pytest.fixture(scope="module")
 def halves(runs, tmp_path_factory):
-    """A copy of the data with all translations, made in two parts that are not joined yet."""
+    """Returns a copy of the data with all translations, made in two shards that are not joined yet."""
     directory = tmp_path_factory.mktemp("halves") / "data"
     shutil.copytree(runs / "data", directory)
     for part in ("2/2", "1/2"):
@@ -76,7 +79,7 @@ def halves(runs, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(runs, halves, tmp_path_factory):
-    """A copy of the data with pseudo references."""
+    """Returns a copy of the data with pseudo references."""
     directory = tmp_path_factory.mktemp("finished") / "data"
     shutil.copytree(halves, directory)
     assert pseudo_references.main(flags(runs, directory, "--join")) == 0
@@ -85,7 +88,7 @@ def finished(runs, halves, tmp_path_factory):
 
 @pytest.fixture
 def copy(runs, tmp_path):
-    """The data alone."""
+    """Returns a copy of the data without any translations."""
     shutil.copytree(runs / "data", tmp_path / "data")
     return tmp_path / "data"
 
@@ -105,7 +108,7 @@ def test_pseudo_references_are_what_the_runs_translate(tiny_run, finished):
         ]
         texts = data.pseudo.texts(split)
         for number, (found,) in enumerate(tiny_run.translator.translate(sources)):
-            # Both runs have the same weights: what one writes from left to right, the other writes from right to left.
+            # Both runs have the same weights: the r2l run writes the tokens of the l2r run from right to left.
             if kept[0][number]:
                 assert kept[0][number] == list(found.ids)
                 assert kept[1][number] == [*found.ids[-2::-1], 1]

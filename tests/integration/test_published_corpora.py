@@ -1,4 +1,4 @@
-"""t2t_ext-datagen on IWSLT's and NIST's corpora: small ones in the layouts in which the real ones come."""
+"""Tests of t2t_ext-datagen on IWSLT and NIST corpora: small files in the layouts of the published ones."""
 
 import json
 
@@ -16,7 +16,7 @@ RO_ES_SETS = ("TED.dev2010", "TED.tst2010", "TED.tst2011", "TED.tst2012", "TED.t
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
-    """Downloads fail at once."""
+    """Makes every download fail at once."""
 
     def fail(url, *args):
         raise OSError("no network in tests")
@@ -26,7 +26,7 @@ def no_network(monkeypatch):
 
 @pytest.fixture
 def run(tmp_path, capsys):
-    """Function (problem, flags) -> exit status, manifest or None, standard output, standard error."""
+    """Returns t2t_ext-datagen as a function (problem, flags...) -> (exit status, manifest or None, output, errors)."""
 
     def call(problem, *flags):
         status = datagen.main(
@@ -219,7 +219,7 @@ def test_chinese_english_of_the_consortium(run, tmp_path):
     assert manifest["source_language"] == "zh"
     assert texts(tmp_path, "translate_zhen_nist-mt03.inputs.txt")[0] == corpus_files.sentence("zh", 330)
     assert not manifest["vocab"]["joint"]
-    assert manifest["vocab"]["training"]["asked_size"] == 30_000  # what each vocabulary is cut to
+    assert manifest["vocab"]["training"]["asked_size"] == 30_000  # the limit of each vocabulary
     assert "published: 2,000,000" in output
 
 

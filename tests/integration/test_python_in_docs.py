@@ -1,4 +1,4 @@
-"""Python blocks of README and docs, and the notebook, on a tiny run; other files run those that need more."""
+"""Runs the Python blocks of README and docs, and the notebook, on a tiny run; other files run more costly blocks."""
 
 import json
 import re
@@ -18,7 +18,7 @@ PAGES = [
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, tiny_run):
-    """The current folder, with copies of the tiny run as RUN, which has an average, and OTHER."""
+    """Returns the current folder, with two copies of the tiny run, RUN and OTHER, which have an averaged checkpoint."""
     from t2t_ext.runs import checkpoints
     from t2t_ext.runs.run_directory import RunDirectory
 
@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch, tiny_run):
 
 @pytest.fixture
 def registers(monkeypatch):
-    """What the test registers is forgotten afterwards."""
+    """Removes everything that the test registers when the test ends."""
     for kind in (registry._problems, registry._models, registry._hparams):
         for name in ("_entries", "_families"):
             monkeypatch.setattr(kind, name, dict(getattr(kind, name)))

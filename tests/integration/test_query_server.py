@@ -1,4 +1,4 @@
-"""t2t_ext-query-server and its client against local servers of TF Serving's gRPC and REST protocols."""
+"""Tests of t2t_ext-query-server and its client with local servers of TF Serving's gRPC and REST protocols."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ def servable(exported):
 
 @pytest.fixture(scope="module", params=["grpc", "rest"])
 def server(servable, request):
-    """(flags that name the server, client options)."""
+    """Yields (address of a running server, whether it is a REST server)."""
     with getattr(serving_fakes, f"{request.param}_server")(servable) as address:
         yield address, request.param == "rest"
 
@@ -37,7 +37,7 @@ def client(server):
 
 @pytest.fixture
 def query(server, capsys):
-    """Function (flags...) -> (status, standard output, standard error)."""
+    """Returns t2t_ext-query-server as a function (flags...) -> (status, standard output, standard error)."""
     address, rest = server
 
     def run(*flags):
@@ -114,7 +114,7 @@ def test_command_reads_standard_input(query, servable, tiny_translator, monkeypa
     status, out, err = query("--batch_size=3")
     assert (status, err) == (0, "")
     assert out.split("\n")[:-1] == tiny_translator(LINES)
-    assert servable.requests - before == 3  # the first asks whether there is anything to do to the text
+    assert servable.requests - before == 3  # the first asks whether text must be prepared
 
 
 def test_command_on_a_terminal(query, tiny_translator, monkeypatch):

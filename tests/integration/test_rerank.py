@@ -1,4 +1,4 @@
-"""t2t_ext-rerank through the real command, against both models' probabilities computed anew one by one."""
+"""Tests of t2t_ext-rerank through the real command, compared with probabilities computed one pair at a time."""
 
 import dataclasses
 import json
@@ -15,12 +15,12 @@ from t2t_ext.translation.rerank import RerankConfig, Reranker, best_of, winners
 
 LINES = ["the old cat sees the lamp .", "", "the city loves it", "☃ x"]
 K = 4
-SEARCH = f"beam_size={K},max_length_ratio=1.0,max_length_offset=8"  # short enough to cut some translations off
+SEARCH = f"beam_size={K},max_length_ratio=1.0,max_length_offset=8"  # short enough to truncate some translations
 
 
 @pytest.fixture(scope="module")
 def runs(tiny_run, tiny_model, tiny_encoder, tmp_path_factory):
-    """Direction -> a run of a tiny model; their translations are of 1 to 20 tokens, and some of them are the same."""
+    """Returns {direction: run of a tiny model}; translations have 1 to 20 tokens, and some are the same in both."""
     from random_weights import random_arrays
 
     from t2t_ext.runs import checkpoints, run_directory
@@ -43,7 +43,7 @@ def runs(tiny_run, tiny_model, tiny_encoder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def models(runs):
-    """Both runs' translators, by direction."""
+    """Returns {direction: translator of its run}."""
     from t2t_ext.translation.translator import Translator
 
     return {
@@ -54,7 +54,7 @@ def models(runs):
 
 @pytest.fixture
 def command(runs, capsys):
-    """Function (flags...) -> (status, standard output, standard error)."""
+    """Returns t2t_ext-rerank on both runs as a function (flags...) -> (status, standard output, standard error)."""
 
     def run(*flags):
         status = rerank.main(
@@ -67,7 +67,7 @@ def command(runs, capsys):
 
 
 def log_prob(translator, line, text_ids):
-    """The probability of exactly these ids (text order, without EOS) from the logits of a whole sequence."""
+    """Returns the log-probability of these ids (text order, without EOS), from the logits of the whole sequence."""
     body = text_ids[::-1] if translator.target_direction == "r2l" else text_ids
     targets = np.array([[*body, EOS_ID]], np.int32)
     source = np.array([[*translator.source_encoder.encode(line), EOS_ID]], np.int32)
@@ -79,7 +79,7 @@ def log_prob(translator, line, text_ids):
 
 @pytest.fixture(scope="module")
 def brute_force(models):
-    """Line -> text ids -> (log-probability of each model, lists that have it), by the definition."""
+    """Returns {line: {text ids: (log-probabilities by each model, directions whose list has them)}}, by definition."""
     expected = {}
     endings = []
     for direction, translator in models.items():
@@ -91,7 +91,7 @@ def brute_force(models):
                 _, lists = expected.setdefault(line, {}).setdefault(ids, ([], set()))
                 lists.add(direction)
     assert {len(lists) for found in expected.values() for _, lists in found.values()} == {1, 2}
-    assert set(endings) == {True, False}  # what the length limit cut off is scored as if it had ended there
+    assert set(endings) == {True, False}  # truncated translations are scored as if finished
     for line, found in expected.items():
         for ids, (log_probs, _) in found.items():
             log_probs += [log_prob(models[direction], line, ids) for direction in ("l2r", "r2l")]
@@ -125,7 +125,7 @@ def test_against_brute_force(models, brute_force, weights, score):
             assert found.score == pytest.approx(joint, abs=2e-3)
             assert [found.log_probs[d] for d in ("l2r", "r2l")] == pytest.approx(log_probs, abs=2e-3)
             assert (found.ids, set(found.ranks)) == (ids, lists)
-        # Never worse, by the joint score, than what either model alone would have said.
+        # By the joint score, the result is never worse than the best translation of either model.
         for direction in models:
             assert candidates[0].score >= best_of(candidates, direction).score
             assert best_of(candidates, direction).ranks[direction] == 0
@@ -218,7 +218,7 @@ def test_runs_that_do_not_fit(runs, tmp_path, capsys, toy_corpus):
         runs["l2r"], runs["l2r"]
     )
     assert f"--l2r={runs['r2l']} generates r2l" in said(runs["r2l"], runs["l2r"])
-    # One that writes both ways.
+    # A model that generates in both directions.
     hparams = registry.hparams("synchronous_transformer_test")
     stored = run_directory.RunDirectory.open(runs["l2r"])
     config = dataclasses.replace(

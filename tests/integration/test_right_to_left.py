@@ -1,4 +1,4 @@
-"""A run with target_direction=r2l through every command: what comes out reads from left to right."""
+"""Tests of a run with target_direction=r2l through every command: all output reads from left to right."""
 
 import json
 import re
@@ -17,7 +17,7 @@ PAIRS = [("the old cat", "die alte Katze"), ("the lamp  sees", "x \u2603")]
 
 @pytest.fixture(scope="module")
 def run(tiny_run, tiny_model, tmp_path_factory):
-    """The tiny run as one that was trained right to left, with a second checkpoint."""
+    """Returns the path of a copy of the tiny run that is marked as right to left and has a second checkpoint."""
     path = tmp_path_factory.mktemp("r2l") / "run"
     shutil.copytree(tiny_run.path, path)
     config = json.loads((path / "config.json").read_text())
@@ -30,7 +30,7 @@ def run(tiny_run, tiny_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def backward(run):
-    """The Translator of its first checkpoint, which is the tiny model's."""
+    """Returns the Translator of the run's first checkpoint, which has the weights of the tiny model."""
     from t2t_ext.translation.translator import Translator
 
     return Translator.load(run, "40")
@@ -38,7 +38,7 @@ def backward(run):
 
 @pytest.fixture
 def decode(run, tmp_path, capsys):
-    """Function (flags...) -> (status, standard output, standard error)."""
+    """Returns the decoder on the run as a function (flags...) -> (status, standard output, standard error)."""
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS), encoding="utf-8")
 
@@ -60,7 +60,7 @@ def test_translations_n_best_lists_and_alignments_read_left_to_right(
     flags = [f"--decode_from_file={tmp_path}/in.txt", f"--decode_to_file={tmp_path}/out"]
     status, _, err = decode(*flags, f"--alignment_file={tmp_path}/align", f"--nbest_file={tmp_path}/nbest")
     assert status == 0, err
-    # The same weights as those of the tiny model, which writes left to right: the same tokens, turned round.
+    # The weights are those of the tiny model, which generates left to right, so the tokens are the same in reverse.
     forward = make_translator(beam_size=4).translate(LINES)
     for text, (best, *_) in zip(read(tmp_path / "out"), forward, strict=True):
         assert text == tiny_encoder.decode([i for i in best.ids if i != 1][::-1])

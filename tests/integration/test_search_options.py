@@ -1,4 +1,4 @@
-"""Prefixes, samples, minimum length, n-grams and coverage, through the translator, the decoder and the export."""
+"""Tests of prefixes, sampling, minimum length, n-grams and coverage in the translator, the decoder and the export."""
 
 import re
 
@@ -22,7 +22,7 @@ PREFIXES = ["die alte", "die", "", "Ü ", "die Blume ", "x" * 60]
 
 
 def checked_log_probs(translator, lines, results):
-    """The hypotheses' log-probabilities are those that the model gives to their ids."""
+    """Checks that the hypotheses' log-probabilities are those that the model assigns to their ids."""
     for line, hypotheses in zip(lines, results, strict=True):
         for hypothesis in hypotheses:
             if hypothesis.length:
@@ -77,7 +77,7 @@ def test_prefixes(make_translator):
             assert hypothesis.text.startswith(prefix.rstrip()) or prefix == PREFIXES[-1]
             if prefix.endswith(" "):
                 assert hypothesis.ids[len(ids)] == 1 or pieces([hypothesis.ids[len(ids)]])[0].startswith("▁")
-    # The last prefix is longer than the limit: it is cut and said so.
+    # The last prefix exceeds the length limit: it is truncated and reported as unmet.
     assert translator.unmet_prefix_line_numbers == (6,)
     assert not results[5][0].finished
     free = translator.translate(LINES[2:3])
@@ -171,7 +171,7 @@ def test_signatures(exported, tiny_run, make_translator, monkeypatch):
     assert not make_translator(target_direction="r2l").can_force_prefix
 
     translator = make_translator(sampling_method="random", num_hypotheses=2)
-    monkeypatch.setattr(type(translator), "can_align", False)  # saves its trace
+    monkeypatch.setattr(type(translator), "can_align", False)  # saves tracing the alignment
     served = ServedTranslator(translator)
     lines = tf.constant([LINES[0]] * 20)
     samples = served.sample(lines, tf.range(20, dtype=tf.int64))["outputs"].numpy()

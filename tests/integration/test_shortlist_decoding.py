@@ -1,4 +1,4 @@
-"""A shortlist from end to end: the search, the command that makes it, the decoder, SavedModels."""
+"""End-to-end tests of shortlists: the search, the command that makes them, the decoder and SavedModels."""
 
 import json
 
@@ -14,7 +14,10 @@ LINES = ["the old cat sees the lamp .", "the city loves the small flower today .
 
 @pytest.fixture(scope="module")
 def files(tiny_encoder, tmp_path_factory):
-    """Shortlists: of the whole vocabulary, by ``always`` and by the candidates; and of a part of it."""
+    """Returns {name: (path, shortlist)}: "always" and "best" hold the whole vocabulary, "part" a part of it.
+
+    "always" lists it in ``always``, "best" as the candidates of each source subword.
+    """
     directory, size = tmp_path_factory.mktemp("shortlists"), tiny_encoder.vocab_size
     digests = (tiny_encoder.ids_sha256,) * 2
     rng = np.random.default_rng(0)
@@ -73,7 +76,7 @@ def test_hypotheses_keep_to_their_candidates(make_translator, files, tiny_encode
     more = tiny_encoder.encode("Katze") if settings else []
     candidates = sorted({*shortlist.always, *shortlist.best[source].ravel(), *more})
     assert set(hypothesis.ids) <= set(candidates)
-    # The log-probability is the model's, of the candidates alone.
+    # The log-probability is the model's, normalized over the candidates only.
     logits = tiny_model(np.array([source], np.int32), np.array([hypothesis.ids], np.int32)).numpy()[0]
     logits = logits.astype(np.float64)
     chosen = logits[np.arange(len(hypothesis.ids)), list(hypothesis.ids)]
@@ -127,7 +130,7 @@ def test_what_excludes_a_shortlist(make_translator, files, tmp_path):
 
 
 def test_commands(tiny_run, few_signatures, tmp_path, capsys):
-    """The file is made, the decoder keeps to it, and a SavedModel needs it no more."""
+    """The command makes the file, the decoder uses it, and a SavedModel does not need it any more."""
     import tensorflow as tf
 
     made, vmap = tmp_path / "made.npz", tmp_path / "vmap.txt"

@@ -1,4 +1,4 @@
-"""A run on tagged corpora: the decoder puts the tags in front of what it translates."""
+"""Tests of a run on tagged corpora: the decoder prepends the tags to the source lines."""
 
 import json
 import shutil
@@ -10,9 +10,9 @@ from t2t_ext.bin import decoder, translate_all
 
 @pytest.fixture
 def translate(tiny_run, tmp_path, capsys):
-    """Function (lines, further flags) -> exit status, the sources as translated, the translations, standard error.
+    """Returns a function (lines..., flags) -> (status, sources with tags, translations, standard error).
 
-    The run is the tiny one, told that it was trained on two corpora with the tags <all> and <one>.
+    It decodes with a copy of the tiny run whose config says that it was trained on corpora tagged <all> and <one>.
     """
     run = tmp_path / "run"
     shutil.copytree(tiny_run.path, run)

@@ -1,4 +1,4 @@
-"""CNN/Daily Mail in each form in which it is given out, and the user's summaries, from the files to ROUGE."""
+"""Tests of summarization from files to ROUGE: CNN/Daily Mail in each published form, and the user's own files."""
 
 import hashlib
 import importlib.util
@@ -21,7 +21,7 @@ WORDS = ["the", "police", "in", "London", "said", "that", "a", "man", "won", "wh
 
 
 def story(seed, words=30):
-    """An article's lines and its highlights, two sentences without full stops."""
+    """Returns an article's lines and its two highlights, the first without a full stop."""
     rng = random.Random(seed)
     article = [
         "(CNN) -- " + " ".join(rng.choices(WORDS, k=words)) + ".",
@@ -32,7 +32,7 @@ def story(seed, words=30):
 
 
 def write_stories(root, *, highlights=True):
-    """Writes the published layout; returns the files by split, in the order of the lists."""
+    """Writes stories in the published layout and returns {split: story files in the order of its URL list}."""
     paths = {}
     for split, count in SPLITS.items():
         urls = [HOSTS["cnn" if i % 2 else "dailymail"].format(f"{split}-{i}") for i in range(count)]
@@ -60,7 +60,7 @@ def texts(root, split, problem=NAME):
 
 
 def written(path):
-    """A story file's article and highlights by the rules of See et al., said in one line each."""
+    """Returns a story file's article and its tagged highlights, one line each, by the rules of See et al."""
     article, *highlights = path.read_text().split("@highlight")
     full = lambda line: line.strip() + ("" if line.strip()[-1] in ".!?'`\")\u2019\u201d" else ".")  # noqa: E731
     return " ".join(map(full, article.split("\n\n")[:-1])), " ".join(f"<t> {full(each)} </t>" for each in highlights)
@@ -78,7 +78,7 @@ def test_stories(tmp_path, capsys):
     assert "dropped 1: a story whose file is not there (first: " in capsys.readouterr().out
     assert texts(tmp_path, "dev") == tuple(map(list, zip(*map(written, paths["val"]), strict=True)))
     assert texts(tmp_path, "test")[1][0].endswith("</t> <t> It isn't over! </t>")
-    # Articles are cut behind the tokenizer, summaries only where they are trained on.
+    # Articles are truncated after tokenization; summaries are truncated only in the training split.
     encoder = GeneratedData.open(registry.problem(NAME), tmp_path / "data").text_encoders()
     (article,) = encoder[0].prepare(texts(tmp_path, "dev")[0][:1])
     assert len(article.split()) == 12
@@ -107,7 +107,7 @@ def test_what_is_wrong_with_stories(tmp_path, capsys):
         file.write("no url\n")
     generate(tmp_path, options, status=2)
     assert "'no url' is no URL" in capsys.readouterr().err
-    # One publisher alone leaves the other's URLs out.
+    # With one publisher, the URLs of the other are left out.
     found = registry.problem(NAME, layout="stories", publishers="cnn")
     assert found.count("train", tmp_path) == 10
     for given, message in [
@@ -153,7 +153,7 @@ def test_tensorflow_datasets(tmp_path, monkeypatch, capsys, without_package):
     found = {"cnn_stories": str(tmp_path / "raw"), "dm_stories": str(tmp_path / "raw"), **lists}
     monkeypatch.setattr(tfds.download.DownloadManager, "download_and_extract", lambda self, urls: found)
     generate(tmp_path)
-    # It has an order of its own.
+    # TensorFlow Datasets has its own order.
     dev = set(zip(*texts(tmp_path, "dev"), strict=True))
     assert dev == set(map(written, paths["val"]))
     assert "20 samples" in capsys.readouterr().out

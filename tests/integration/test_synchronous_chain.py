@@ -1,4 +1,4 @@
-"""The whole way to a synchronous model through the commands: two Transformers, their translations, training on them."""
+"""Tests the commands on the way to a synchronous model: two Transformers, their translations, training on them."""
 
 import json
 

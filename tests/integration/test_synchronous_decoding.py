@@ -1,4 +1,4 @@
-"""A model that generates in two directions, through the translator, the decoder and the export."""
+"""Tests of a model that generates in two directions, with the translator, the decoder and the export."""
 
 import importlib.util
 import json
@@ -30,7 +30,7 @@ PHRASE = "Katze"
 
 @pytest.fixture(scope="module")
 def model(tiny_encoder):
-    """A synchronous Transformer of random weights over the tiny encoder's vocabulary, as ``tiny_model``."""
+    """Returns a synchronous Transformer over the tiny encoder's vocabulary, with random weights like ``tiny_model``."""
     from random_weights import random_arrays
 
     from t2t_ext import registry
@@ -50,7 +50,7 @@ def model(tiny_encoder):
 
 @pytest.fixture(scope="module")
 def make(model, tiny_encoder):
-    """Function (decode hparams as keywords) -> a Translator of the model."""
+    """Returns a function (decode hparams as keywords) -> Translator of the model."""
     from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.translation.translator import Translator
 
@@ -69,7 +69,7 @@ def results(beams):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_run, model, tiny_encoder):
-    """The model as a run on the tiny run's data, with one checkpoint."""
+    """Returns the path of a run of the model on the tiny run's data, with one checkpoint."""
     from t2t_ext.runs import checkpoints, run_directory
 
     config = run_directory.RunDirectory.open(tiny_run.path).config
@@ -111,7 +111,7 @@ def test_a_line_does_not_depend_on_its_batch(beams, results):
 
 
 def test_sources_as_ids(beams, results, tiny_encoder):
-    """Rows of any padding; one without a token has nothing to translate."""
+    """Sources may be rows of ids with any padding; a row without tokens has an empty translation."""
     rows = [[*tiny_encoder.encode(line), 1] if line else [] for line in LINES]
     width = max(map(len, rows)) + 3
     ids = np.array([row + [0] * (width - len(row)) for row in rows], np.int32)
@@ -296,7 +296,7 @@ WON = [("l2r", 2), ("r2l", 7), ("l2r", 4), ("l2r", 6), ("l2r", 0)]
 
 
 def test_served_like_any_other_model(scorer, results, tmp_path):
-    """Loaded through TensorFlow's C interface, in a process that has no t2t_ext."""
+    """The exported model translates when TensorFlow's C API loads it in a process without t2t_ext."""
     import tensorflow as tf
 
     from t2t_ext.serving.export import export, signature_tensors

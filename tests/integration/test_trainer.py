@@ -1,4 +1,4 @@
-"""The trainer's command from end to end on a small parallel corpus: train, interrupt, resume, stop, wrong flags."""
+"""End-to-end tests of t2t_ext-trainer on a small parallel corpus: train, interrupt, resume, stop, wrong flags."""
 
 import json
 import os
@@ -40,12 +40,12 @@ def flags(data, run, **more):
 
 
 def in_process(data, run, **more):
-    """The same as a command would do, in this process: TensorFlow is imported only once."""
+    """Does what the command does, but in this process, so that TensorFlow is imported only once."""
     return trainer.main(flags(data, run, **more))
 
 
 def records(run):
-    """The log without what time decides."""
+    """Returns the records of metrics.jsonl without the values that depend on time."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
 
@@ -60,7 +60,7 @@ def state(run):
 
 
 def assert_equal_runs(one, other):
-    assert records(one) == records(other)  # first, since it shows the first step that differs
+    assert records(one) == records(other)  # compared first: this shows the first step that differs
     expected, found = state(one), state(other)
     assert expected.keys() == found.keys()
     for name, value in expected.items():
@@ -69,7 +69,7 @@ def assert_equal_runs(one, other):
 
 @pytest.fixture(scope="module")
 def finished(toy_data, tmp_path_factory):
-    """A run of 24 steps."""
+    """Returns the path of a finished run of 24 steps."""
     run = tmp_path_factory.mktemp("runs") / "finished"
     assert in_process(toy_data, run) == 0
     return run
@@ -120,7 +120,7 @@ def test_a_second_trainer_is_refused(finished, capsys):
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_done_again(finished, tmp_path, capsys):
-    """What was computed after the checkpoint before it is computed again: every array and logged number is the same."""
+    """The steps after the previous checkpoint are computed again, with the same arrays and logged numbers."""
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     data = checkpoints.latest(run) / "model.data-00000-of-00001"
@@ -151,7 +151,7 @@ def test_another_number_of_replicas_must_keep_the_global_batches(finished, tmp_p
     file = checkpoints.latest(run) / "checkpoint.json"
     config = (run / "config.json").read_bytes()
     assert '"replicas": 1' in file.read_text()
-    # As if it had run on two replicas with half of its batch_size each.
+    # As if the run had used two replicas with half of its batch_size each.
     text = file.read_text().replace('"replicas": 1', '"replicas": 2')
     file.write_text(text.replace('"batch_size": 400', '"batch_size": 200'))
     assert trainer.main([f"--output_dir={run}", "--hparams=batch_size=200"]) == 2
@@ -168,7 +168,7 @@ def test_another_number_of_replicas_must_keep_the_global_batches(finished, tmp_p
 
 
 def test_too_many_skipped_steps_stop_with_a_report(toy_data, toy_corpus, tmp_path, capsys):
-    """The stop comes at once, not with the next line of the log, and says what was in the batch."""
+    """Training stops at once, not at the next log line, and reports the contents of the batches."""
     run = tmp_path / "run"
     wild = HPARAMS.replace("learning_rate_constant=0.5", "learning_rate_constant=1e9")
     wild += ",learning_rate_schedule=" + "*".join(["constant"] * 4 + ["linear_warmup"])
@@ -235,13 +235,13 @@ def test_warm_start_begins_with_the_weights(toy_data, finished, tmp_path, capsys
     expected = checkpoints.load_arrays(checkpoints.latest(finished))
     for name, value in checkpoints.load_arrays(checkpoints.latest(run)).items():
         np.testing.assert_allclose(value, expected[name], atol=1e-6)
-    # the same command again resumes the run
+    # The same command again resumes the run.
     assert in_process(toy_data, run, warm_start_from=finished, train_steps=1, hparams=tiny) == 0
     assert "variables loaded" not in capsys.readouterr().err
 
 
 def test_a_warm_start_that_keeps_the_optimizer_goes_on_exactly(toy_data, finished, tmp_path, capsys):
-    """The same model from the middle of a run: as if it had never stopped."""
+    """A warm start from the middle of a run of the same model gives the result of the undisturbed run."""
     run, middle = tmp_path / "run", finished / "checkpoints" / "model.ckpt-00000012"
     assert in_process(toy_data, run, warm_start_from=middle, warm_start_optimizer="keep", eval_bleu_sentences=-1,
                       best_checkpoint_metric="loss") == 0  # fmt: skip

@@ -1,4 +1,4 @@
-"""t2t_ext-translate-all on a trained run: every checkpoint once, anew only where something changed."""
+"""Tests of t2t_ext-translate-all: each checkpoint of a run is translated once, and again only after a change."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ def records(run, folder=FOLDER):
 
 
 def curve(run, folder=FOLDER):
-    """TensorBoard's points: tag -> step -> value."""
+    """Returns TensorBoard's scalars as {tag: {step: value}}."""
     import tensorflow as tf
 
     points = {}
@@ -50,7 +50,7 @@ def test_every_checkpoint_is_translated_scored_and_drawn(run, capsys, tmp_path):
     folder = run / "translations" / FOLDER
     assert [record["step"] for record in records(run)] == [30, 60]
     assert "step 60: BLEU_cased " in out
-    # The same translations as the decoder's, though the weights came into a model that had others before.
+    # The translations equal the decoder's, although the weights were loaded into a model that had other weights before.
     path = tmp_path / "60.txt"
     flags = [f"--output_dir={run}", "--checkpoint_path=60", "--split=dev", f"--decode_to_file={path}"]
     assert decoder.main([*flags, "--decode_hparams=beam_size=2,alpha=0.6"]) == 0
@@ -75,7 +75,7 @@ def test_what_is_done_is_not_done_again(run, capsys):
     assert command(run) == 0
     assert capsys.readouterr().out.count(" lines in ") == 1  # step 30 only
     assert records(run)[1] == first
-    # Another protocol: the kept translations are scored anew, though their checkpoint is gone.
+    # With another protocol, the stored translations are scored again, even if their checkpoint is gone.
     shutil.rmtree(run / "checkpoints" / "model.ckpt-00000030")
     assert command(run, "--scoring=chrf") == 0
     out = capsys.readouterr().out
@@ -148,7 +148,7 @@ def test_a_shortlist_that_was_made_anew_is_another_search(run, tmp_path):
 
 
 def test_compare_takes_the_language_of_the_runs_data(run, capsys, monkeypatch):
-    """As every other command does, for sacrebleu's tokenizer."""
+    """t2t_ext-compare chooses sacrebleu's tokenizer by the language of the run's data, like the other commands."""
     from t2t_ext import registry
     from t2t_ext.bin import compare
     from t2t_ext.runs.run_directory import RunDirectory
@@ -177,7 +177,7 @@ def test_two_runs_do_not_share_a_folder(run, tmp_path, capsys):
 
 
 def test_checkpoints_that_are_deleted_or_damaged_are_passed_over_and_said(run, capsys, monkeypatch):
-    """One goes away between being listed and being read, as keep_checkpoint_max makes them; another is damaged."""
+    """Damaged checkpoints, and ones deleted after listing as by keep_checkpoint_max, are skipped with a message."""
     shutil.copytree(run / "checkpoints" / "model.ckpt-00000030", run / "checkpoints" / "model.ckpt-00000020")
     file = run / "checkpoints" / "model.ckpt-00000030" / "model.data-00000-of-00001"
     data = bytearray(file.read_bytes())
@@ -201,7 +201,7 @@ def test_checkpoints_that_are_deleted_or_damaged_are_passed_over_and_said(run, c
 
 
 def test_waiting_ends_with_the_minutes_and_with_training(run, capsys):
-    """A run that is not over is waited for; one that is over is not."""
+    """The command waits for new checkpoints of an unfinished run, but not of a finished one."""
     config = run / "config.json"
     stored = json.loads(config.read_text())
     stored["training"]["train_steps"] = 1000
@@ -216,7 +216,7 @@ def test_waiting_ends_with_the_minutes_and_with_training(run, capsys):
 
 
 def test_a_checkpoint_that_comes_as_training_ends_is_not_missed(run, monkeypatch):
-    """It is saved after the last look at the folder, and then the run is over."""
+    """A checkpoint saved after the last look at the folder is translated, even if the run is finished by then."""
     aside, saved = run / "aside", run / "checkpoints" / "model.ckpt-00000060"
     saved.rename(aside)
 

@@ -1,4 +1,4 @@
-"""Training on two targets of a sentence through the trainer's command: references alone, and pseudo references."""
+"""Tests of t2t_ext-trainer on two targets per sentence: with references only, and with pseudo references."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20"
 
 @pytest.fixture(scope="module")
 def data_dir(toy_corpus, toy_data, tmp_path_factory):
-    """The toy corpus as generated data, in two shards, with a sidecar of pseudo references."""
+    """Returns the directory of the toy corpus as generated data in two shards, with a sidecar of pseudo references."""
     from t2t_ext import registry
 
     directory = tmp_path_factory.mktemp("data")
@@ -48,14 +48,14 @@ def train(data, run, *, pseudo="two", hparams="", **more):
 
 
 def records(run):
-    """The log without what time decides."""
+    """Returns the records of metrics.jsonl without the values that depend on time."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
 
 
 @pytest.fixture(scope="module")
 def finished(data_dir, tmp_path_factory):
-    """A run of 8 steps on two triples; early stopping is on, so that its metric matters."""
+    """Returns a run of 8 steps with pseudo=two; early stopping is on, so that its metric matters."""
     run = tmp_path_factory.mktemp("runs") / "two"
     assert train(data_dir, run, eval_early_stopping_steps=100) == 0
     return run
@@ -69,7 +69,7 @@ def test_a_run_on_triples_counts_both_targets_and_each_example_once(finished, da
     assert [(r["kind"], r["step"]) for r in logged] == [("train", 4), ("eval", 4), ("train", 8), ("eval", 8)]
     for record in logged:
         if record["kind"] == "train":
-            # Two targets of about the source's length; an example is a source.
+            # Each example has one source and two targets of about the source's length.
             assert 1.6 < record["target_tokens_per_step"] / record["source_tokens_per_step"] < 2.8
             assert 8 < record["source_tokens_per_step"] / record["examples_per_step"] < 25
             assert 0.5 < record["fill_rate"] <= 1
@@ -82,7 +82,10 @@ def test_a_run_on_triples_counts_both_targets_and_each_example_once(finished, da
 
 
 def test_dev_loss_on_references_alone_is_that_of_the_sides_that_are_references(finished, data_dir, toy_corpus):
-    """Against a computation in NumPy from the model's logits: of (L2R's, gold) and (gold, R2L's), the gold sides."""
+    """reference_loss equals a NumPy computation from the logits that counts only the gold sides.
+
+    The dev examples are (pseudo reference of the L2R model, gold) and (gold, pseudo reference of the R2L model).
+    """
     from t2t_ext import registry
     from t2t_ext.translation.translator import Translator
 
@@ -112,7 +115,7 @@ def test_dev_loss_on_references_alone_is_that_of_the_sides_that_are_references(f
 
 
 def test_a_run_that_lost_its_last_checkpoint_ends_as_the_undisturbed_one(finished, tmp_path, capfd):
-    """The steps from the middle of an epoch on are computed again, from the same batches and with the same masks."""
+    """Resuming in the middle of an epoch repeats the lost steps with the same batches and dropout masks."""
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     shutil.rmtree(checkpoints.latest(run))
@@ -130,7 +133,7 @@ def test_a_run_that_lost_its_last_checkpoint_ends_as_the_undisturbed_one(finishe
 
 
 def test_other_pseudo_references_are_another_run(finished, data_dir, tmp_path, capfd):
-    """Made anew by other models, they are other data: a run on the old ones cannot resume with them."""
+    """Pseudo references of other models are other data, so a run on the old ones cannot resume with them."""
     from t2t_ext import registry
 
     other = tmp_path / "data"
@@ -186,7 +189,7 @@ def test_ordinary_transformers_train_on_pseudo_references_as_well(data_dir, tmp_
     assert "targets of each of 600 pairs, 3 examples: reference, pseudo reference of the L2R model" in output
     assert "on references alone" not in output
     assert records(run)[-1]["reference_loss"] == records(run)[-1]["loss"]
-    assert "loss on references only" not in output  # it is that of the references alone, as any Transformer's
+    assert "loss on references only" not in output  # the loss counts only references, as for any Transformer
 
 
 @pytest.mark.parametrize(
@@ -216,7 +219,7 @@ def test_mistakes_are_told_before_anything_is_trained(data_dir, tmp_path, capfd,
 
 @pytest.mark.slow
 def test_killed_training_on_six_triples_ends_as_if_it_had_not_been(data_dir, tmp_path):
-    """Kill -9 in the middle of an epoch, while a checkpoint is written, and before an evaluation's record."""
+    """SIGKILL in mid-epoch, during a checkpoint, or before the record of an evaluation does not change the result."""
     given = {
         "problem": "translate_parallel_text_synchronous", "model": "synchronous_transformer",
         "hparams_set": "synchronous_transformer_test", "data_dir": data_dir, "train_steps": 6,

@@ -1,4 +1,4 @@
-"""WMT's problems: datagen on every layout of their files, as a user calls it, and what it says of missing files."""
+"""Tests of t2t_ext-datagen on the WMT problems, for every layout of their files, and of its messages."""
 
 import dataclasses
 import functools
@@ -38,7 +38,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def run(tmp_path, capsys):
-    """Function (problem, further flags) -> exit status, standard output, standard error."""
+    """Returns t2t_ext-datagen as a function (problem, flags...) -> (exit status, standard output, standard error)."""
 
     def call(problem, *flags, options=""):
         chosen = [f"--problem_options={options}"] if options else []
@@ -169,7 +169,7 @@ def test_missing_files_are_listed_with_where_they_come_from(run, tmp_path, probl
     assert error.count("\n") == 1
     for expected in (missing, test_set, "http", str(tmp_path / "raw"), "download=true", "layout=tfds"):
         assert expected in error
-    assert wmt_files.TRAIN[problem][0] not in error  # what is there is not named
+    assert wmt_files.TRAIN[problem][0] not in error  # existing files are not listed
     assert not list((tmp_path / "data").glob("translate*"))
 
 
@@ -193,7 +193,7 @@ def test_the_reverse_of_back_translated_data_has_its_own(run, tmp_path):
     wmt_files.write(raw, wmt_files.evaluation_sets("enro_wmt16"))
     status, _, error = run("enro_wmt16_rev")
     assert status == 2
-    assert "corpus.bt.ro-en.ro" in error  # not en-ro, whose English is a machine's
+    assert "corpus.bt.ro-en.ro" in error  # not en-ro, whose English side is machine-translated
     assert "back_translations:0" in error
     wmt_files.write(
         raw, {f"corpus.bt.ro-en.{each}": wmt_files.text(wmt_files.lines(each, "bt", 50)) for each in ("ro", "en")}
@@ -208,14 +208,14 @@ def test_the_reverse_of_back_translated_data_has_its_own(run, tmp_path):
     assert made["splits"]["train"]["samples"] == 3 * PAIRS + 50
     assert "europarl_v8: 30 pairs, weight 2: 60" in output
     assert texts(tmp_path, "enro_wmt16_rev", "test")[0] == wmt_files.lines("ro", "2016", 6, " A & B")
-    assert run("enro_wmt16")[0] == 0  # beside it
+    assert run("enro_wmt16")[0] == 0  # next to the data of the reverse problem
     assert run("enro_wmt16_rev", "--data_dir=" + str(tmp_path / "plain"), options="weights=back_translations:0")[0] == 0
-    assert (tmp_path / "plain" / "translate_enro_wmt16.manifest.json").is_file()  # nothing depends on the direction
+    assert (tmp_path / "plain" / "translate_enro_wmt16.manifest.json").is_file()  # direction is irrelevant
 
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
-    """A folder, and a function (problem) that has the problem's files downloaded from there, by a local server."""
+    """Yields a folder that a local server serves, and a function (problem) that redirects its downloads there."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder = tmp_path / "served"
     folder.mkdir()
@@ -276,7 +276,7 @@ def test_public_files_are_downloaded_and_checked(run, served, tmp_path):
         wmt_files.lines(each, "newstest2016", 6) for each in ("en", "ro")
     )
     status, output, _ = run("enro_wmt16")
-    assert (status, "nothing to do" in output) == (0, True)  # that files were downloaded is no difference
+    assert (status, "nothing to do" in output) == (0, True)  # downloaded files make no difference
     (tmp_path / "raw" / "en-ro.tmx.gz").unlink()
     (folder / "en-ro.tmx.gz").write_bytes(b"something else")
     status, _, error = run("enro_wmt16", "--overwrite", options="download=true")

@@ -1,4 +1,4 @@
-"""WMT's problems through tensorflow-datasets itself, whose downloads come from a server on this machine."""
+"""Tests of the WMT problems through the real tensorflow-datasets, which downloads from a local server."""
 
 import functools
 import http.server
@@ -18,7 +18,7 @@ from t2t_ext.bin import datagen
 from t2t_ext.errors import UserError
 from t2t_ext.problems._tfds_pairs import TfdsDataset
 
-ARCHIVES = {  # subset of tensorflow-datasets -> what its archive is called here
+ARCHIVES = {  # subset of tensorflow-datasets -> name of its archive in these tests
     "europarl_v7": "europarl",
     "commoncrawl": "commoncrawl",
     "newscommentary_v9": "news-commentary",
@@ -39,7 +39,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The URL of a server of archives, `PROBLEM/NAME.tgz`, as statmt.org's are made up."""
+    """Yields the URL of a server of archives, `PROBLEM/NAME.tgz`, in the format of statmt.org's archives."""
     root = tmp_path_factory.mktemp("served")
     for problem in ("ende_wmt14", "ruen_wmt18"):
         (root / problem).mkdir()
@@ -47,7 +47,7 @@ def server(tmp_path_factory):
         for archive in sorted(set(ARCHIVES.values()) - {"dev"}):
             chosen = {name: content for name, content in training.items() if archive in name}
             wmt_files.write_tar(root / problem / f"{archive}.tgz", chosen)
-        # tensorflow-datasets takes all sets out of one archive, from the folder dev; ids must be quoted for it.
+        # tensorflow-datasets reads all sets from the folder dev of one archive, and needs quoted ids.
         sets = {f"dev/{pathlib.Path(name).name}": text for name, text in wmt_files.evaluation_sets(problem).items()}
         for language in ("de", "en"):
             for kind, part in (("srcset", "src"), ("refset", "ref")):
@@ -66,7 +66,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def serve(server, monkeypatch):
-    """Function (problem) that makes tensorflow-datasets download from the server."""
+    """Returns a function (problem) that makes tensorflow-datasets download from the server."""
     from tensorflow_datasets.translate import wmt
 
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -80,7 +80,7 @@ def serve(server, monkeypatch):
 
 @pytest.fixture
 def run(tmp_path, capsys):
-    """Function (problem, further flags) -> exit status, standard output, standard error."""
+    """Returns t2t_ext-datagen as a function (problem, flags...) -> (exit status, standard output, standard error)."""
 
     def call(problem, *flags, options=""):
         chosen = [f"--problem_options={options}"] if options else []
@@ -109,17 +109,17 @@ def test_a_data_set_of_tensorflow_datasets(run, serve, tmp_path):
     train = splits(tmp_path, "ende_wmt14")["train"]
     assert train["samples"] == 3 * PAIRS
     assert list(train["corpora"]) == ["wmt14_translate"]
-    # Entities are read; the order is not that of the set.
+    # Entities are decoded; the order differs from the original set.
     assert set(lines(tmp_path, "ende_wmt14", "test")) == set(wmt_files.lines("en", "2014", 6, " A & B"))
     assert set(lines(tmp_path, "ende_wmt14", "dev", "targets")) == set(wmt_files.lines("de", "2013", 6, " A & B"))
-    serve("nowhere")  # it has been prepared, so nothing is downloaded any more
+    serve("nowhere")  # the set is prepared, so nothing is downloaded
     status, _, error = run("ende_wmt14_rev", "--overwrite", "--num_processes=2")
     assert status == 0, error
-    # Sets that lie there as files keep their order.
+    # Sets that exist as files in tmp_dir keep their order.
     wmt_files.write(tmp_path / "raw", wmt_files.evaluation_sets("ende_wmt14"))
     assert run("ende_wmt14", "--overwrite")[0] == 0
     assert lines(tmp_path, "ende_wmt14", "test") == wmt_files.lines("en", "2014", 6, " A & B")
-    # Files that are damaged are named.
+    # Errors name the damaged file.
     (records,) = (tmp_path / "raw").rglob("wmt14_translate-train.tfrecord*")
     whole = records.read_bytes()
     for damaged in (whole[:-3], whole[:5], whole[:12] + b"\xff" * 40 + whole[52:], b"\xff" * len(whole)):
@@ -156,7 +156,7 @@ def test_weights_take_the_whole_data_set_apart(serve, tmp_path):
     samples = list(problem.samples("train", tmp_path))
     assert len(samples) == 2 * PAIRS == problem.count("train", tmp_path)
     assert sorted(problem.reading.corpora) == ["europarl_v7", "newscommentary_v9"]
-    assert problem.count("dev", tmp_path) == 12  # newstest2012 is in no data set; it is put together
+    assert problem.count("dev", tmp_path) == 12  # newstest2012 is in no data set; it is built from its subset
     assert all(path.is_file() for path in problem.source_files("dev", tmp_path))
 
 

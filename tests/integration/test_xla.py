@@ -1,4 +1,4 @@
-"""XLA compiles steps of few shapes to the same mathematics: those of buckets of lengths, and those of merged parts."""
+"""Tests that XLA-compiled steps with few shapes give the results of plain steps, for buckets and merged parts."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ NARROW = "hidden_size=16,filter_size=32,num_heads=2,num_hidden_layers=1,batch_sh
 
 
 def make_step(hparams, *, jit_compile, kind="transformer"):
-    """A training step of a fresh model; equal weights at every call."""
+    """Returns a training step of a fresh model, which has the same weights at every call."""
     tf.keras.utils.set_random_seed(7)
     model = registry.model(kind)(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB, joint_vocabulary=True)
     model.build()
@@ -36,7 +36,7 @@ def make_step(hparams, *, jit_compile, kind="transformer"):
 
 
 def store_for(boundaries):
-    """Two pairs in every bucket, the longer side once as long as it may be."""
+    """Returns a store with two pairs in every bucket; their longer sides have the maximum and the minimum length."""
     rng = np.random.default_rng(3)
     sequences = ([], [])
     shortest = 2
@@ -137,7 +137,7 @@ def test_buckets_of_both_directions_compile():
 
 @pytest.mark.slow
 def test_all_buckets_of_transformer_base_compile():
-    """The lengths that transformer_base has for TPUs, up to 256 tokens, in batches of 4,096 tokens."""
+    """All buckets of transformer_base compile, up to 256 tokens, in batches of 4,096 tokens."""
     hparams = registry.hparams("transformer_base").override(NARROW)
     boundaries = bucket_boundaries(hparams)
     assert len(boundaries) > 30

@@ -1,4 +1,4 @@
-"""Tiny files in the layouts of statmt.org, Stanford, tensor2tensor and fairseq, for the tests of WMT's problems."""
+"""Makes tiny files in the layouts of statmt.org, Stanford, tensor2tensor and fairseq, to test the WMT problems."""
 
 import gzip
 import io
@@ -34,7 +34,7 @@ PAIRS = 30
 
 
 def lines(language, corpus, count=PAIRS, suffix=""):
-    """Sentences that differ from each other and between corpora, a word each translated."""
+    """Returns sentences that all differ, also between corpora; those of two languages are word-by-word translations."""
     words = WORDS[language]
     return [f"{words[n % 7]} {words[(n // 7 + len(corpus)) % 7]}, {corpus} {n}.{suffix}" for n in range(count)]
 
@@ -44,7 +44,7 @@ def text(rows):
 
 
 def sgml(kind, rows, language):
-    """A set in WMT's SGML, two documents, ids that are not quoted in the first one."""
+    """Returns an evaluation set in WMT's SGML: two documents, the first one with unquoted segment ids."""
     half = len(rows) // 2
     head = f'<{kind} setid="newstest" srclang="any"' + (f' trglang="{language}">' if kind == "refset" else ">")
     documents = []
@@ -57,7 +57,7 @@ def sgml(kind, rows, language):
 
 
 def evaluation_sets(problem):
-    """Name -> content of the dev and test files that statmt.org gives out for a problem."""
+    """Returns {name: content} of the dev and test files that statmt.org publishes for a problem."""
     source, target = problem[:2], problem[2:4]
     foreign = source if target == "en" else target
     sets = {
@@ -78,7 +78,7 @@ def evaluation_sets(problem):
 
 
 def training_files(problem):
-    """Name -> content of the training files of a problem."""
+    """Returns {name: content} of the training files of a problem."""
     languages = (problem[:2], problem[2:4])
     return {
         f"{stem}.{language}": text(lines(language, pathlib.PurePath(stem).name[:9]))
@@ -88,7 +88,7 @@ def training_files(problem):
 
 
 def write(directory, files, *, compress=()):
-    """Writes files, those with the given endings gzipped."""
+    """Writes files into a directory; gzips those whose names have one of the given endings."""
     for name, content in files.items():
         path = pathlib.Path(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def write(directory, files, *, compress=()):
 
 
 def write_tar(path, files):
-    """Writes files, text or bytes, into a tar archive, compressed where its name says so."""
+    """Writes files, text or bytes, into a tar archive, which is gzipped unless its name ends in .tar."""
     with tarfile.open(path, "w" if str(path).endswith(".tar") else "w:gz") as archive:
         for name, content in files.items():
             data = content if isinstance(content, bytes) else content.encode()

@@ -1,4 +1,4 @@
-"""Convolution layers: weight drop, long inputs, kernel sizes, what goes with what."""
+"""Tests of convolution layers: weight dropout, long inputs, kernel sizes, and combinations of settings."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def layer_of(taps, *, decoder=False, **changes):
 
 @pytest.mark.parametrize("kind", ["dynamic", "lightweight"])
 def test_weight_drop(kind):
-    """Every normalized weight of every position and head is dropped with the rate, the others are scaled up."""
+    """Each normalized weight of each position and head is dropped at the given rate; the others are scaled up."""
     import tensorflow as tf
 
     from t2t_ext.layers.dropout import seed_scope
@@ -40,7 +40,7 @@ def test_weight_drop(kind):
     assert y.mean() == pytest.approx(1.0, abs=0.01)
     heads = kept.reshape(100, -1, 4, 2)
     np.testing.assert_array_equal(heads[..., 0], heads[..., 1])  # the channels of a head share a kernel
-    for axis in (0, 1, 2):  # sentences, positions and heads draw masks of their own
+    for axis in (0, 1, 2):  # sentences, positions and heads have different masks
         one, other = np.split(np.take(heads[..., 0], [0, 1], axis=axis), 2, axis=axis)
         assert 0.1 < np.mean(one == other) < 0.6
     np.testing.assert_allclose(layer(x, mask).numpy()[:, 2:-1], 1.0, rtol=0, atol=1e-5)
@@ -59,7 +59,7 @@ def test_padding_counts_as_zero():
 
 
 def test_no_square_matrix_of_a_long_input():
-    """Nothing that a pass over 4,096 positions and its gradient computes is much larger than positions times taps."""
+    """No tensor of a pass over 4,096 positions and its gradient is much larger than positions times taps."""
     import tensorflow as tf
 
     layer, length = layer_of(31, decoder=True), 4096
@@ -78,7 +78,7 @@ def test_no_square_matrix_of_a_long_input():
 
 
 def test_a_thousand_tokens():
-    """Trained on, and decoded step by step as in one pass, with kernels longer than a stretch among them."""
+    """A model with kernels of 100 taps has finite gradients on 1,000 tokens, and its decoder stays causal."""
     import tensorflow as tf
 
     hparams = registry.hparams("dynamic_conv_test").replace(decoder_kernel_sizes="100", encoder_kernel_sizes="100")

@@ -1,4 +1,4 @@
-"""Layers: dropout, gradients, masks, positions, attention, frames."""
+"""Tests of the layers: dropout, gradients, masks, positions, attention, frames."""
 
 import concurrent.futures
 
@@ -19,7 +19,7 @@ HPARAMS = TransformerHParams(hidden_size=8, filter_size=16, num_heads=2, num_hid
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
 def test_dropout_rate_and_expectation(rate):
-    x = tf.ones([997, 101])  # a size that is no multiple of four
+    x = tf.ones([997, 101])  # the number of elements is not a multiple of four
     with seed_scope(tf.constant([3, 4])):
         y = dropout(x, rate, training=True).numpy()
     rounded = round(rate * 256) / 256

@@ -1,4 +1,4 @@
-"""Pretrained encoders: their tokenizers on the host and in the graph, and every decoder behind them."""
+"""Tests of pretrained encoders: their tokenizers on the host and in the graph, and all decoders with them."""
 
 import functools
 
@@ -31,7 +31,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def make_preset(tmp_path_factory):
-    """Function (kind) -> the folder of a preset, its text encoder as read from its file."""
+    """Returns a function kind -> (folder of a preset, its text encoder as read from its file)."""
 
     @functools.cache
     def make(kind):
@@ -76,7 +76,7 @@ def test_every_decoder_takes_it(make_preset, model):
     targets = np.stack([targets, targets], 1) if made.target_sides == 2 else targets
     logits = made(inputs, targets).numpy()
     assert np.isfinite(logits).all()
-    # Padding changes nothing, and what is read does.
+    # Padding does not change the logits; a different token does.
     wider = np.pad(inputs, [[0, 0], [0, 8]])
     np.testing.assert_allclose(made(wider, targets).numpy(), logits, atol=2e-4)
     inputs[0, 0] += 1
@@ -84,7 +84,7 @@ def test_every_decoder_takes_it(make_preset, model):
 
 
 def transformer_with(make_preset):
-    """A Transformer of the width of a BERT, whose weights it has; the preset's folder and its text encoder."""
+    """Returns a Transformer with the width and the weights of a BERT preset, the preset's folder and text encoder."""
     folder, encoder = make_preset("bert")
     hparams = registry.hparams("transformer_test").override(f"hidden_size=16,encoder_preset={folder}")
     made = registry.model("transformer")(
@@ -97,10 +97,13 @@ def transformer_with(make_preset):
 
 
 def test_a_source_beyond_its_positions_is_truncated(make_preset):
-    """What reads attention counts all of the source's positions."""
+    """The encoder ignores positions beyond its limit, but its outputs keep all positions of the source.
+
+    Code that reads attention weights counts them.
+    """
     made, _, _ = transformer_with(make_preset)
     longest = made.encoder.longest
-    assert longest == 47 == made.longest_source  # of 48 positions, one is the start token's
+    assert longest == 47 == made.longest_source  # one of the 48 positions belongs to the start token
     ids = np.full([1, longest + 9], FIRST_TEXT_ID + 6, np.int32)
     ended = np.append(ids[:, : longest - 1], np.int32([[EOS_ID]]), axis=1)
     whole, short = made.encode(ids), made.encode(ended)

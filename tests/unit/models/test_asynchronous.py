@@ -1,4 +1,4 @@
-"""The asynchronous Transformer: what its decoders may see, its own backward search, its losses, its training."""
+"""Tests of the asynchronous Transformer: what its decoders see, its backward search, losses and training."""
 
 import functools
 
@@ -34,20 +34,20 @@ def changed_at(side, t):
 
 
 def test_what_the_forward_decoder_sees():
-    """Its own past, and all that the backward decoder was given."""
+    """The forward decoder sees its own past and all tokens that the backward decoder was given."""
     model = model_of()
     before = model(INPUTS, TARGETS).numpy()[:, 0]
     for t in range(5):
         after = model(INPUTS, changed_at(0, t)).numpy()[:, 0]
         np.testing.assert_array_equal(after[:, : t + 1], before[:, : t + 1])
         assert t == 4 or (np.abs(after - before).max(axis=-1)[:, t + 1 :] > 1e-4).all()
-        # The last token of the other side is given to nobody.
+        # Neither decoder is given the last token of the other side.
         differs = np.abs(model(INPUTS, changed_at(1, t)).numpy()[:, 0] - before).max(axis=-1) > 1e-5
         assert differs.all() if t < 4 else not differs.any()
 
 
 def test_what_the_backward_decoder_sees():
-    """Its own past, and nothing of the forward decoder."""
+    """The backward decoder sees its own past and nothing of the forward decoder."""
     model = model_of()
     before = model(INPUTS, TARGETS).numpy()[:, 1]
     for t in range(5):
@@ -74,7 +74,7 @@ def test_what_is_written_backwards_does_not_depend_on_the_batch(beam_size):
     together = model.generate_backward(INPUTS, model.encode(INPUTS)).numpy()
     lengths = (together != 0).sum(axis=1)
     for row in range(3):
-        # Without padding that other sentences ask for, and with more of it.
+        # Without the padding that the other sentences need, and with more padding.
         for inputs in (INPUTS[row : row + 1], np.pad(INPUTS[row : row + 1], [[0, 4], [0, 6]])):
             alone = model.generate_backward(inputs, model.encode(inputs)).numpy()[0]
             np.testing.assert_array_equal(alone[: lengths[row]], together[row, : lengths[row]])
@@ -102,7 +102,7 @@ def test_a_beam_finds_more_probable_words():
 
 
 def test_shares_of_the_losses():
-    """The gradient is that of the weighted sum; what is reported besides the loss is not weighted."""
+    """The gradient is that of the weighted sum of the losses; the other reported sums are not weighted."""
     import tensorflow as tf
 
     from t2t_ext.training import losses
@@ -129,7 +129,7 @@ def test_shares_of_the_losses():
 
 
 def test_the_loss_on_references_has_no_shares():
-    """It is there to be compared with other models', whose mean is over the labels alone."""
+    """The loss on references is not weighted, so that it can be compared with the loss of other models."""
     import tensorflow as tf
 
     from t2t_ext.data.datasets import target_variants
@@ -173,7 +173,7 @@ def test_what_is_of_one_decoder_of_two_directions_is_refused(overrides):
 
 
 def test_warm_start_fits_a_transformer():
-    """All of a Transformer's names are there, with its shapes; what is more is the backward decoder's and its use."""
+    """The model has all variables of a Transformer; the others belong to the backward decoder and its attention."""
     from t2t_ext import registry
 
     ours = {name: tuple(variable.shape) for name, variable in model_of().named_variables().items()}
@@ -188,7 +188,7 @@ def test_warm_start_fits_a_transformer():
 
 
 def test_it_learns_to_copy_what_was_written_backwards():
-    """Where the source says nothing of the words, only the backward states can tell the forward decoder."""
+    """If the source does not determine the words, the forward decoder learns them from the backward states."""
     import tensorflow as tf
 
     model = new_model("layer_prepostprocess_dropout=0,attention_dropout=0,relu_dropout=0,hidden_size=32,filter_size=32")

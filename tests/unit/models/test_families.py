@@ -1,4 +1,4 @@
-"""Which hparams a model takes is known, and told, before TensorFlow is imported."""
+"""Tests that hparams that a model does not take are refused before TensorFlow is imported."""
 
 import re
 
@@ -54,7 +54,7 @@ def test_a_set_of_another_family_is_refused_with_sets_of_the_model(model, hparam
         ("cross_view_transformer_base", "source_view=last,integration=hard", ""),
         ("synchronous_transformer_tiny", "", "layers: self_attention, synchronous; source views: last; directions: 2"),
         ("transformer_small_data", "", ""),
-        ("transformer_small_data", "source_view=gca,integration=soft", ""),  # asked for
+        ("transformer_small_data", "source_view=gca,integration=soft", ""),  # the view was asked for
     ],
 )
 def test_a_transformer_with_the_set_of_another_model_is_told(hparams_set, overrides, told):
@@ -90,7 +90,7 @@ def test_what_only_other_models_read_is_refused(model, hparams_set, overrides, t
     ],
 )
 def test_a_cross_view_model_needs_a_view(model, hparams_set, plain):
-    """What a message proposes is not what the next one refuses."""
+    """The error message of a cross-view model proposes only hparams that are then accepted."""
     with pytest.raises(UserError) as caught:
         check(model, hparams_set, "source_view=last,integration=hard")
     assert f"{model} needs a view: source_view=gca" in str(caught.value)

@@ -1,4 +1,7 @@
-"""What a Keras user meets: one argument, the loss, errors. Saving: tests/contract; fit: the docs' examples."""
+"""Tests of the models as Keras models: input structure, loss, errors.
+
+tests/contract covers saving, and the examples in docs cover fit.
+"""
 
 import keras
 import numpy as np
@@ -24,7 +27,7 @@ def test_it_is_built_by_the_first_call(model):
     both = {"inputs": INPUTS, "targets": TARGETS}
     assert model(both).shape == (2, 3, 20)
     np.testing.assert_array_equal(model([INPUTS, TARGETS]), model(both))
-    # Names of checkpoints do not depend on how it was built.
+    # Variable names in checkpoints do not depend on how the model was built.
     other = registry.model("transformer")(model.hparams, source_vocab_size=20, target_vocab_size=20)
     other.build()
     assert list(other.named_variables()) == list(model.named_variables())

@@ -1,4 +1,4 @@
-"""Synchronous decoding: its hparams, its place in other models, and what it refuses."""
+"""Tests of synchronous decoding: its hparams, its use in other models, and the inputs that it refuses."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ SIZES = {"tiny": (2, 128, 512, 4), "small": (6, 256, 1024, 4), "base": (6, 512, 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ["", "_printed", "_original"])
 def test_what_the_paper_states(size, kind):
-    """Zhou et al. 2019, section 4.2, equations 11 and 12; the rest is the authors' program's."""
+    """The sets have the values of Zhou et al. 2019, section 4.2, equations 11 and 12, or of the authors' program."""
     hparams, original = registry.hparams(f"synchronous_transformer_{size}{kind}"), kind == "_original"
     assert SIZES[size] == (hparams.num_hidden_layers, hparams.hidden_size, hparams.filter_size, hparams.num_heads)
     assert (hparams.optimizer, hparams.optimizer_adam_beta1, hparams.optimizer_adam_beta2) == ("adam", 0.9, 0.998)
@@ -115,7 +115,7 @@ def test_one_target_is_not_enough(targets):
 
 
 def test_without_the_other_side_it_is_a_transformer():
-    """With lambda = 0 each side is a Transformer that is given the tag; the same weights fit by their names."""
+    """With lambda = 0 each side equals a Transformer that is given the tag, with the same weights by name."""
     hparams = registry.hparams("synchronous_transformer_test").replace(
         sb_fusion="linear", sb_lambda=0.0, predict_tag=True
     )
@@ -132,7 +132,7 @@ def test_without_the_other_side_it_is_a_transformer():
 
 @pytest.mark.parametrize("empty", [0, 1])
 def test_no_side_sees_its_future_through_an_empty_one(empty):
-    """A side of PAD alone is no target, but it is a shape that callers can give."""
+    """If one side is all PAD, which callers can pass although it is no real target, the other sees only its past."""
     hparams = registry.hparams("synchronous_transformer_test").replace(sb_lambda=1.0, num_hidden_layers=3)
     model = built(registry.model("synchronous_transformer"), hparams)
     model.assign(random_arrays(model, seed=3))
@@ -146,7 +146,7 @@ def test_no_side_sees_its_future_through_an_empty_one(empty):
 
 
 def test_other_encoders_and_views_decode_synchronously():
-    """Both directions leave a relative's encoder mixers and views of the source as they are."""
+    """With synchronous=true a subclass keeps its own encoder mixers and views of the source."""
     import tensorflow as tf
 
     from t2t_ext.layers.attention import SelfAttention
@@ -189,7 +189,7 @@ def test_other_encoders_and_views_decode_synchronously():
     ],
 )
 def test_compiled_by_xla(overrides):
-    """Features and their gradients, with dropout."""
+    """XLA-compiled features and gradients equal those without XLA, with dropout."""
     import tensorflow as tf
 
     from t2t_ext.layers import dropout
