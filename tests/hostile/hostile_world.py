@@ -20,10 +20,10 @@ class Outcome:
     """The result of a command.
 
     Attributes:
-        status: The exit status.
-        out: The standard output.
-        err: The standard error.
-        defect: The traceback of an unhandled exception, or the temporary files left behind; empty if there is none.
+      status: The exit status.
+      out: The standard output.
+      err: The standard error.
+      defect: The traceback of an unhandled exception, or the temporary files left behind; empty if there is none.
     """
 
     status: int
@@ -89,7 +89,7 @@ class World:
             saved.rename(path)
 
     def run(self, command: str, *flags: str) -> Outcome:
-        """Runs a command and returns the outcome; in flags, WORLD is the folder, OUT a new folder, removed afterwards."""
+        """Runs a command; in its flags WORLD means the folder and OUT a new folder, which is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="hostile-") as out:
             words = [flag.replace("WORLD", str(self.folder)).replace("OUT", out) for flag in flags]
             outcome = run(command, words)

@@ -1,4 +1,4 @@
-"""t2t_ext-avg-all where a run has fewer checkpoints than are asked for."""
+"""Tests of t2t_ext-avg-all on runs with too few, already averaged, deleted or damaged checkpoints."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from t2t_ext.runs.run_directory import RunDirectory
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """A run with two checkpoints, which is all that the command reads of it."""
+    """Returns a run with two checkpoints and nothing else, since the command reads nothing else."""
     run = RunDirectory(tmp_path, None)
     for step in (10, 20):
         save_checkpoint(run.checkpoints_dir, step, {"w": np.full(2, step, np.float32)})

@@ -1,4 +1,4 @@
-"""t2t_ext-bleu with protocols, SGML files, tables by order and JSON."""
+"""Tests of t2t_ext-bleu with protocols, SGML files, tables by n-gram order and JSON."""
 
 import json
 import re
@@ -21,7 +21,7 @@ REFERENCES = """<refset setid="x" srclang="fr" trglang="en">
 <DOC docid="talk2" sysid="B"><seg id="1">Here is the fourth one</seg></DOC>
 </refset>
 """
-# In the source's order.
+# In the order of the source.
 SETS = [
     ["The first & the second one", "It is the third one.", "The fourth one is here"],
     ["First and second of all", "The third one comes now.", "Here is the fourth one"],

@@ -1,4 +1,4 @@
-"""t2t_ext-datagen: mistakes are found before any work is done."""
+"""Tests that t2t_ext-datagen finds mistakes before it does any work."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""``t2t_ext-trainer --describe`` without data: parameters of the published rows, as docs/experiments.md lists them."""
+"""Tests of ``t2t_ext-trainer --describe`` without data: parameters of published rows, as in docs/experiments.md."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Flags: grammar, groups, help, tensor2tensor's flags, exit statuses."""
+"""Tests of the flags: grammar, groups, help, flags of other toolkits, exit statuses."""
 
 import contextlib
 import dataclasses
@@ -48,7 +48,7 @@ def words(text):
     return text.split()
 
 
-# tensor2tensor 1.15: utils/flags.py, bin/t2t_trainer.py and what the other binaries add.
+# tensor2tensor 1.15: utils/flags.py, bin/t2t_trainer.py and the flags that the other binaries add.
 SHARED = words("""
     registry_help model hparams_set problem data_dir hparams_range hparams train_steps eval_early_stopping_metric
     eval_early_stopping_metric_delta eval_early_stopping_steps eval_early_stopping_metric_minimize eval_timeout_mins
@@ -173,7 +173,7 @@ def test_boolean_without_default():
         (["--vocab_size=0", "--num_merges=0", "--num_shards=0", "--cleaning=", "--subwords="], {}),
         (["--vocab_threshold=0", "--max_length_ratio=0"], {"vocab_threshold": 0, "max_length_ratio": 0.0}),
         (["--text_steps=nfc", "--target_steps=b"], {"source_steps": "nfc", "target_steps": "b"}),
-        (["--random_seed=7"], {}),  # training's
+        (["--random_seed=7"], {}),  # a flag of training
     ],
 )
 def test_flags_that_say_something_about_data_generation(given, settings):
@@ -195,7 +195,7 @@ def test_assignments_of_a_flag_that_is_repeated_are_joined():
     assert args.hparams == "hidden_size=8,filter_size=9,batch_size=3"
     args = parse("--decode_hparams=beam_size=2", "--problem_options=a=1", "--decode_hparams=alpha=1")
     assert (args.decode_hparams, args.problem_options) == ("beam_size=2,alpha=1", "a=1")
-    # Of a name in several of them the last value counts; one flag that has it twice is told so by its grammar.
+    # If several flags set a name, the last value counts; if one flag sets it twice, the parser of its value refuses it.
     args = parse("--hparams=hidden_size=8,encoder_kernel_sizes=3,5,pos=none", "--hparams=hidden_size=16,batch_size=4")
     assert args.hparams == "encoder_kernel_sizes=3,5,pos=none,hidden_size=16,batch_size=4"
     with pytest.raises(UserError, match=r"hidden_size is given twice \(8 and 16\)"):
@@ -389,7 +389,7 @@ def test_trainer_answers_fast_and_without_tensorflow(flag):
     )
     times = []
     for _ in range(3):
-        # The processor's time: the clock's depends on what else the machine does.
+        # Processor time, since wall-clock time depends on the load of the machine.
         before = os.times()
         subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
         after = os.times()
@@ -455,7 +455,7 @@ def test_every_flag_of_tensor2tensor_is_taken_or_answered(command):
 
 
 def _flags_of_fairseq():
-    """The flags in the table of the docs, which are those of fairseq-train and fairseq-generate."""
+    """Returns the flags of fairseq-train and fairseq-generate that the table in the docs lists."""
     page = (pathlib.Path(__file__).parents[3] / "docs" / "from_tensor2tensor.md").read_text()
     rows = re.findall(r"^\| (.+?) \|", page.partition("| fairseq |")[2].partition("\n## ")[0], re.MULTILINE)
     return sorted({flag for row in rows for flag in re.findall(r"--([a-z0-9-]+)", row)})
@@ -515,7 +515,7 @@ def test_flags_of_fairseq_and_opennmt_are_answered(command, flag, answer):
 
 
 def _names_of_opennmt():
-    """The flags and names of YAML files in the table of the docs, and the words after onmt-main."""
+    """Returns OpenNMT-tf's flags and YAML names that the table in the docs lists, and its words after onmt-main."""
     page = (pathlib.Path(__file__).parents[3] / "docs" / "from_tensor2tensor.md").read_text()
     rows = re.findall(r"^\| (.+?) \|", page.partition("| OpenNMT-tf |")[2], re.MULTILINE)
     text = " ".join(quoted for row in rows for quoted in re.findall("`(.+?)`", row))
@@ -564,7 +564,7 @@ def test_answers_are_sentences():
 
 
 def test_input_is_not_said_to_be_in_memory():
-    """As docs/decoding.md has it, and as the decoder reads."""
+    """The answers on decode_in_memory agree with docs/decoding.md and the decoder: input is never all in memory."""
     with pytest.raises(UserError, match=r"decode_in_memory is no flag .* never all in memory"):
         build_parser("t2t_ext-decoder").parse_args(["--decode_in_memory=True"])
     with pytest.raises(UserError, match=r"decode_in_memory' is not here: .* never all in memory"):
@@ -581,7 +581,7 @@ def test_tables_are_installed():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_answers_name_flags_that_exist(command):
-    """An answer must not send the user to a flag that is not there."""
+    """The answer to a flag of another toolkit names only flags that exist."""
     known = {name: set(build_parser(name).names()) for name in COMMANDS}
     everything = set().union(*known.values()) | {"logdir", "help"}
     for name, text in build_parser(command).replaced().items():
@@ -648,7 +648,7 @@ def test_onednn_keeps_more_kernels_than_by_default_unless_the_user_says_how_many
         users.setenv(f"{prefix}_PRIMITIVE_CACHE_CAPACITY", "7")
         keep_compiled_products()
         assert os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7") == "7"
-    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # so that what is set is taken back after the test
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # so that monkeypatch restores it after the test
     monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
     keep_compiled_products()
     assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) > 1024

@@ -1,4 +1,4 @@
-"""t2t_ext-prepare of phrases, whose tabs every other preparation would lose."""
+"""Tests of t2t_ext-prepare --phrases, which keeps the tabs that any other preparation would lose."""
 
 import pytest
 
@@ -11,7 +11,7 @@ LINES = "New York\tBerlin's\n\n \tTür\n"
 
 @pytest.fixture
 def command(tiny_encoder, tmp_path, capsys):
-    """Function (flags...) -> (status, standard output, standard error)."""
+    """Returns t2t_ext-prepare as a function (flags...) -> (status, standard output, standard error)."""
     encoder = SubwordEncoder.make(TextSteps(["moses_tokenize", "lowercase"], "en"), tiny_encoder.subwords)
     encoder.save(tmp_path / "vocab.model")
     (tmp_path / "in").write_text(LINES, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The process of a command: streams that are closed or full, Ctrl-C at any time, exit statuses."""
+"""Tests of a command's process: closed or full standard streams, Ctrl-C at any time, exit statuses."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ from t2t_ext.bin._flags import run_main
 
 
 def _in_a_process(code, redirect=""):
-    """Runs code beside a command's module in a process of its own: its status and what it says."""
+    """Runs code in its own process, after importing run_main, and returns its status and standard error."""
     code = f"from t2t_ext.bin._flags import run_main\nimport os, signal, sys\n{code}"
     command = ["sh", "-c", f'exec "$0" -c "$1" {redirect}', sys.executable, code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -45,7 +45,7 @@ def test_a_closed_standard_input_is_empty():
 
 
 def test_a_closed_standard_error_is_no_file(tmp_path):
-    """What is said must not be written to the next file that is opened, which takes the number."""
+    """Output to a closed standard error does not go to the next opened file, which gets its descriptor."""
     code = f"file = open({str(tmp_path / 'file')!r}, 'w'); print('said', file=sys.stderr); os.write(2, b'said')"
     assert _in_a_process(code, "2>&-") == (0, "")
     assert (tmp_path / "file").read_bytes() == b""
@@ -54,16 +54,16 @@ def test_a_closed_standard_error_is_no_file(tmp_path):
 @pytest.mark.parametrize(
     "code",
     [
-        "signal.raise_signal(signal.SIGINT)",  # among the imports
+        "signal.raise_signal(signal.SIGINT)",  # during the imports
         "def main():\n signal.raise_signal(signal.SIGINT)\nsys.exit(run_main(main, is_process=True))",
-        # A second one while a thread that the command has started is waited for.
+        # A second interrupt while the process waits for a thread that the command has started.
         "import threading, time\n"
         "def main():\n"
         " threading.Thread(target=time.sleep, args=[60]).start()\n"
         " threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
         " signal.raise_signal(signal.SIGINT)\n"
         "sys.exit(run_main(main, is_process=True))",
-        # In a destructor, where Python can raise nothing.
+        # In a destructor, where Python cannot raise an exception.
         "import time\n"
         "class Held:\n"
         " def __del__(self): signal.raise_signal(signal.SIGINT)\n"
@@ -78,7 +78,7 @@ def test_an_interrupt_at_any_time_is_130_without_a_traceback(code):
 
 
 def test_an_interrupt_while_tensorflow_is_imported(tmp_path):
-    """Its modules of C would turn it into errors of their own."""
+    """An interrupt while TensorFlow is imported ends the process with 130, although C modules turn it into other errors."""
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow" / "__init__.py").write_text(
         "import signal\n"
@@ -91,12 +91,12 @@ def test_an_interrupt_while_tensorflow_is_imported(tmp_path):
         "sys.exit(run_main(start_tensorflow, is_process=True))"
     )
     assert _in_a_process(code) == (130, "interrupted\n")
-    # Standard output is written, and no copy of what a pipe gave stays.
+    # Standard output is flushed, and no private copy of piped input remains.
     kept = "from t2t_ext.io import inputs\nprint(inputs._private_folder())\nsys.exit"
     status, _ = _in_a_process(code.replace("sys.exit", kept), f"> {tmp_path / 'out'}")
     assert status == 130
     assert not pathlib.Path((tmp_path / "out").read_text().strip()).exists()
-    # In a notebook it is the exception that it was.
+    # In a notebook the exception stays as it is.
     status, said = _in_a_process(code.replace("is_process=True", "is_process=False"))
     assert (status, "ImportError: of C" in said) == (1, True)
 

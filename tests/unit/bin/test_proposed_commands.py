@@ -1,4 +1,4 @@
-"""What errors advise can be followed: commands and flags that they name are there, and whole lines are accepted."""
+"""Tests that users can follow the advice in messages: named commands and flags exist, whole lines are accepted."""
 
 import ast
 import functools
@@ -25,21 +25,21 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9_]+)")
 
 @functools.cache
 def trees():
-    """The source files that name a command or raise an error for users: path -> syntax tree."""
+    """Returns {path: syntax tree} of the source files that name a command or raise an error for users."""
     files = [file for folder in ("t2t_ext", "problems", "bin") for file in sorted((ROOT / folder).rglob("*.py"))]
     sources = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
     return {name: ast.parse(text) for name, text in sources.items() if "t2t_ext-" in text or "UserError(" in text}
 
 
 def text_of(node):
-    """A text of the source, what an f-string puts in as X; None of anything else."""
+    """Returns the text of a string node, with X for each value inserted by an f-string; None for other nodes."""
     if isinstance(node, ast.JoinedStr):
         return "".join(each.value if isinstance(each, ast.Constant) else "X" for each in node.values)
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def texts():
-    """Yields the place of every text that is not a docstring, and the text."""
+    """Yields (place, text) of every string that is not a docstring."""
     for name, tree in trees().items():
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
@@ -49,7 +49,7 @@ def texts():
 
 
 def errors():
-    """Yields the place of every text in a ``raise UserError(...)``, and the text."""
+    """Yields (place, text) of every string in a ``raise`` statement."""
     for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Raise) and node.exc:
@@ -57,7 +57,7 @@ def errors():
 
 
 def parser_of(command, words):
-    """Returns the parser of a command, of the analysis that comes first of t2t_ext-analyze, and the words behind it."""
+    """Returns the parser of a command, or of an analysis of t2t_ext-analyze, and the words that follow its name."""
     name = command.removeprefix("t2t_ext-").replace("-", "_")
     if name == "analyze" and words and not words[0].startswith("-"):
         return importlib.import_module(f"t2t_ext.bin._analyze_{words[0]}").build_parser(), words[1:]
@@ -86,7 +86,7 @@ def test_commands_that_messages_propose_have_the_flags_that_they_name():
 def test_flags_that_errors_name_are_there():
     names = [*COMMANDS.values(), *(module for module, _ in ANALYSES.values())]
     known = {flag for name in names for flag in importlib.import_module(f"t2t_ext.bin.{name}").build_parser().names()}
-    known -= {"version"}  # every command has it: no error means it
+    known -= {"version"}  # every command has it, but no error refers to it
     known |= {"pad_id", "eos_id", "bos_id", "unk_id", "flagfile", "flag"}  # spm_train's, absl's, and --flag=value
     named = {(flag, place) for place, text in errors() for flag in FLAG.findall(text)}
     assert len(named) > 150
@@ -110,7 +110,7 @@ def test_missing_data_are_made_by_the_line_that_the_error_proposes(name, options
     command, *words = shlex.split(line)
     given = datagen.build_parser().parse_args(words)
     assert (command, given.problem, given.data_dir) == ("t2t_ext-datagen", name, str(tmp_path))
-    # Where nobody has named files, the line says where their names belong.
+    # If the user has named no files, the line has placeholders for them.
     expected = problem.options or {"train_source": "FILE", "train_target": "FILE"}
     assert registry.problem(name, **_flag_groups.problem_options(given)).options == expected
 

@@ -1,4 +1,4 @@
-"""What t2t_ext-rerank counts of the lines of a window; stand-ins for the models, no TensorFlow."""
+"""Tests of the lines that t2t_ext-rerank counts in a window, with stand-ins for the models and no TensorFlow."""
 
 import types
 
@@ -27,4 +27,4 @@ def test_lines_that_are_truncated_or_empty_or_not_translated_are_counted():
         found.add(["a", "b", "c"], None, None)
     assert found.truncated.first == [1, 2, 4, 5]
     assert found.empty.first == [2, 5]
-    assert found.untranslated.first == [3, 6]  # for which neither model has any
+    assert found.untranslated.first == [3, 6]  # lines for which neither model has a translation

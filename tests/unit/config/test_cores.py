@@ -1,4 +1,4 @@
-"""How many cores there are for this process."""
+"""Tests of the number of cores that this process may use."""
 
 import os
 

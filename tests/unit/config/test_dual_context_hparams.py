@@ -1,4 +1,4 @@
-"""The hparams of dual contextual modules: which layers have them, and what is told when values do not go together."""
+"""Tests of the hparams of dual contextual modules: the layers that have them, and refused combinations."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_all_that_is_wrong_is_told_at_once():
 
 
 def test_a_dual_context_model_has_modules():
-    """Otherwise --model=dual_context_transformer with a Transformer's hparams would train a Transformer."""
+    """A dual-context model refuses hparams without modules; otherwise it would silently train a plain Transformer."""
     hparams = registry.hparams("transformer_test")
     with pytest.raises(UserError, match="dc_encoder_layers=all") as error:
         registry.model("dual_context_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
@@ -111,7 +111,7 @@ def test_sets_explain_where_values_come_from():
         assert "1+3-4" in rows["dc_encoder_layers"].help
 
 
-# === Convolutions beside them ===
+# === Together with convolutions ===
 
 
 def test_layers_of_a_convolutional_model_that_are_named_have_modules():
@@ -125,7 +125,7 @@ def test_layers_of_a_convolutional_model_that_are_named_have_modules():
     model = registry.model("dynamic_conv")(hparams, source_vocab_size=20, target_vocab_size=20)
     kinds = [[layer.mixer.name for layer in stack.layers] for stack in (model.encoder, model.decoder)]
     assert kinds == [["convolution", "dual_context", "convolution"], ["dual_context", "convolution", "dual_context"]]
-    # A kernel size belongs to a layer's number: that of the second is not used.
+    # Kernel sizes go by layer number, so the size of the second layer is not used.
     assert [layer.mixer.taps for layer in model.encoder.layers] == [5, 3, 9]
     with_attention = hparams.replace(conv_stacks="encoder")
     model = registry.model("dynamic_conv")(with_attention, source_vocab_size=20, target_vocab_size=20)
@@ -140,7 +140,7 @@ def test_a_convolutional_model_without_a_convolution_is_refused():
         hparams.replace(num_hidden_layers=2, dc_encoder_layers="all", dc_decoder_layers="1-2")
     with pytest.raises(UserError, match="--model=transformer"):
         hparams.replace(conv_stacks="encoder", dc_encoder_layers="all")
-    hparams.replace(dc_encoder_layers="all")  # the decoder's stay
+    hparams.replace(dc_encoder_layers="all")  # the decoder still has convolutions
     with pytest.raises(UserError, match="9 is outside of the") as caught:
         hparams.replace(dc_encoder_layers="9")
     assert "no layer has a convolution" not in str(caught.value)

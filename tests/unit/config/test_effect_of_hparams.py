@@ -1,4 +1,4 @@
-"""An hparam that a user sets and that nothing reads is refused, in a message that names what is read."""
+"""Tests that an hparam that the user sets, but nothing reads, is refused with a message about what would read it."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ FAMILIES = [
 POST_NORM = "layer_preprocess_sequence=none,layer_postprocess_sequence=dan"
 VIEW, TWO = "source_view=gca,integration=soft", "synchronous=true"
 SCHEDULE = "learning_rate_schedule=constant*linear_warmup"
-# Field -> a value; what makes something read it; what makes nothing read it; what the error names.
+# Field -> a value; overrides with which it is read; overrides with which it is not read; part of the error.
 CONDITIONS = {
     "min_length_bucket": ("16", "batch_shapes=static", "", "batch_shapes=static"),
     "length_bucket_step": ("1.5", "batch_shapes=static", "", "batch_shapes=static"),
@@ -130,7 +130,7 @@ def test_what_is_of_the_encoder_is_refused_with_a_preset(set_name, overrides):
     "overrides", ["use_target_space_embedding=false", "talking_heads=decoder", "num_encoder_layers=0"]
 )
 def test_what_a_preset_leaves_is_accepted(overrides):
-    """Of sets, what belongs to an encoder of one's own may stay."""
+    """With encoder_preset, values of an own encoder that come from the set, not from the user, are accepted."""
     for name in ("transformer_base_v1", "transformer_small_data_4_2"):
         registry.resolve_hparams(name, f"encoder_preset=PRESET,{overrides}")
 

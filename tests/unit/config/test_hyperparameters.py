@@ -1,4 +1,4 @@
-"""Typed, strict hyper-parameters: overrides, validation, origins, storage."""
+"""Tests of the typed, strict hyper-parameters: overrides, validation, origins, storage."""
 
 import copy
 import dataclasses
@@ -181,7 +181,7 @@ def test_every_field_is_documented():
 
 
 def settings_classes():
-    """All classes of settings of the package."""
+    """Returns all subclasses of StrictParams in the package."""
     from t2t_ext.config.strict_params import StrictParams
     from t2t_ext.data.generation import cleaning  # noqa: F401 - it declares a class
 
@@ -346,7 +346,7 @@ def test_subclass_adds_fields_and_rules():
      ("float16", "mixed_float16"), ("float32", "float32"), ("mixed_bfloat16", "mixed_bfloat16")],
 )  # fmt: skip
 def test_names_of_precisions(written, meant):
-    """Of other toolkits, too; what is stored is Keras's name."""
+    """Other toolkits' names of precisions are accepted, too, and stored as Keras's names."""
     assert resolve_decode_hparams(f"precision={written}").to_dict()["precision"] == meant
     assert TransformerHParams().override(f"precision={written}").precision == meant
     with pytest.raises(UserError, match=r"precision is one of .*mixed_bfloat16"):

@@ -1,4 +1,4 @@
-"""Tags of languages, and the commands that take them."""
+"""Tests of language tags and of the commands that take them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What layer-wise coordination refuses, and what its sets have in common with their baselines."""
+"""Tests of the hparams that layer-wise coordination refuses, and of how its sets relate to their baselines."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_the_sets_of_both_directions_are_those_of_one():
 
 
 def test_the_sets_are_the_papers():
-    """Section 4.2: sizes and heads; 4.3: Adam, batches of both sides; tables 3 and 4: what each row changes."""
+    """The sets have the paper's values: sizes, heads (section 4.2), Adam, batches (4.3), ablations (tables 3 and 4)."""
     sizes = {"small": (256, 1024, 4, 14), "base": (512, 2048, 8, 14), "big": (1024, 4096, 16, 14)}
     for name, values in sizes.items():
         hparams = registry.hparams(f"layer_coordination_{name}")
@@ -95,7 +95,7 @@ def test_the_sets_are_the_papers():
 
 
 def test_trained_as_the_baseline():
-    """Small and base have the training of their baselines but for the tokens that are counted."""
+    """The sets small and base differ from their baselines only in depth and in which tokens batch_size counts."""
     for ours, baseline in (("small", "transformer_iwslt_small"), ("base", "transformer_base_he2018")):
         hparams, other = registry.hparams(f"layer_coordination_{ours}"), registry.hparams(baseline)
         different = {name for name in other.names() if getattr(hparams, name) != getattr(other, name)}
@@ -103,7 +103,7 @@ def test_trained_as_the_baseline():
 
 
 def test_how_high_the_learning_rate_rises():
-    """To Vaswani et al.'s d^-0.5 * warm-up^-0.5, which the paper cites."""
+    """The peak of the learning rate is d^-0.5 * warm-up^-0.5, as in Vaswani et al., whom the paper cites."""
     from t2t_ext.training.schedules import Schedule
 
     for name in ("layer_coordination_small", "transformer_iwslt_small", "transformer_big_he2018"):

@@ -1,4 +1,4 @@
-"""The page of settings is what the declarations say."""
+"""Tests that the page of settings agrees with the declarations."""
 
 import dataclasses
 import importlib.util
@@ -29,7 +29,7 @@ def test_the_page_is_up_to_date(make_tables):
 
 
 def test_every_setting_is_there_with_its_help(make_tables):
-    """Those of all commands that train and translate, and of every model that is registered."""
+    """The page lists, with help, all settings of the commands that train and translate, and of all registered models."""
     text = make_tables.PAGE.read_text(encoding="utf-8")
     classes = {type(registry.hparams(name)) for name in registry.hparams_names()}
     assert all(issubclass(each, HParams) for each in classes)
@@ -42,7 +42,7 @@ def test_every_setting_is_there_with_its_help(make_tables):
 
 
 def test_a_default_of_a_model_stands_with_the_model(make_tables):
-    """The page says what a model has where it is not what Transformers have."""
+    """A default that differs from the Transformer's is listed in the table of its model."""
     pages = make_tables.TABLES
     assert [field.default for field in pages["hparams"] if field.name == "pseudo"] == ["auto"]
     assert [field.default for field in pages["AsynchronousHParams"] if field.name == "pseudo"] == ["one"]

@@ -1,4 +1,4 @@
-"""The hparams of cross-view decoding: which layers are seen, and what is told when values do not go together."""
+"""Tests of the hparams of cross-view decoding: the encoder layers that are seen, and refused combinations."""
 
 import pytest
 
@@ -95,7 +95,7 @@ def test_all_that_is_wrong_is_told_at_once():
 
 @pytest.mark.parametrize("name", ["cross_view_transformer", "cross_view_dynamic_conv"])
 def test_a_cross_view_model_has_views(name):
-    """Otherwise --model=cross_view_transformer with a Transformer's hparams would train a Transformer."""
+    """A cross-view model refuses hparams without views; otherwise it would silently train a plain Transformer."""
     hparams = registry.hparams(f"{name}_test").replace(source_view="last", integration="hard")
     with pytest.raises(UserError, match="source_view=gca,integration=soft"):
         registry.model(name)(hparams, source_vocab_size=20, target_vocab_size=20)

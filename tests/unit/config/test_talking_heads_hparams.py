@@ -1,4 +1,4 @@
-"""Where heads can talk, and what is refused where no layer has self-attention."""
+"""Tests of where talking heads are possible, and that they are refused if no layer has self-attention."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The papers' baselines: what each paper states about its training."""
+"""Tests that the hparams sets of the papers' baselines have the values that each paper states."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_peaks_of_the_learning_rate(name, train_steps, peak_step, peak):
 
 
 def test_even_kernels_of_sets_and_of_stored_runs():
-    """The sets' have their further tap on the left, as Wu et al. (2019); older stored runs do not."""
+    """In the sets, even kernels have the extra tap on the left, as in Wu et al. (2019); in older stored runs, not."""
     from t2t_ext.config.dynamic_conv import DynamicConvHParams
     from t2t_ext.config.hyperparameters import HParams
 

@@ -1,4 +1,4 @@
-"""The values of the hparams sets: tensor2tensor 1.15's, and the baselines of the papers."""
+"""Tests of the values of the hparams sets: those of tensor2tensor 1.15 and some of this toolkit."""
 
 import pytest
 

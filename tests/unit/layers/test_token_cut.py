@@ -1,4 +1,4 @@
-"""SimCut's second pass: whole vectors of the second half of a batch are zero."""
+"""Tests of SimCut's second pass: it sets whole vectors of the second half of a batch to zero."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ PROBABILITY = 0.25
 
 
 def cut_rows(x, seed=(1, 2)):
-    """What is left of float [2 B, ..., D], and the share of vectors of zeros in the second half."""
+    """Returns the float [2 B, ..., D] of ``x()`` under token_cut, and the share of zero vectors in its second half."""
     with dropout.seed_scope(tf.constant(seed)), dropout.token_cut(PROBABILITY):
         found = x()
     half = len(found) // 2

@@ -1,4 +1,4 @@
-"""Steps of the search have no int32 arithmetic of hypotheses: TensorFlow does that in the memory of the host."""
+"""Tests that search steps do no int32 arithmetic on hypotheses: TensorFlow would do it in host memory."""
 
 import pytest
 import tensorflow as tf
@@ -10,12 +10,12 @@ from t2t_ext.search.beam_search import beam_search
 from t2t_ext.search.search_state import SearchConfig
 
 VOCAB = 4096  # large enough for the stages of top_k
-# What reads and writes int32 in the memory of a GPU, too. Casts to int32 that nobody reads are cut off later.
+# Operations that read and write int32 in GPU memory, too. Casts to int32 whose result is unused are pruned later.
 ON_DEVICE = {"TopKV2", "Cast", "GatherV2", "ArgMax"}
 
 
 def loop_bodies(graph):
-    """The bodies of the loops of a graph, outer ones first."""
+    """Returns the bodies of the loops of a graph, outer ones first."""
     found = []
     for operation in graph.get_operations():
         if operation.type in ("While", "StatelessWhile"):
@@ -26,7 +26,7 @@ def loop_bodies(graph):
 
 
 def of_sentences(tensor):
-    """Whether a tensor is int32 with a row for each sentence, and no shape, which is on the host anyway."""
+    """Returns whether a tensor is int32 with a row per sentence; shape tensors, always on the host, do not count."""
     if tensor.dtype != tf.int32:
         return False
     return tensor.shape.rank is None or (tensor.shape.rank > 1 and tensor.shape[0] is None)

@@ -1,4 +1,4 @@
-"""Phrases as strings: how they are read, counted, and what cannot be met. (How they are searched for: tests/golden.)"""
+"""Tests of phrases as strings: reading, counting, and phrases that cannot be met. tests/golden tests the search."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def encode(tiny_encoder):
-    """Function (lines, limits) -> Phrases as arrays, of a direction that reads on and one that is turned round."""
+    """Returns a function (lines, limits) -> Phrases as NumPy arrays, for a left-to-right and a reversed direction."""
     import tensorflow as tf
 
     from t2t_ext.data.text.graph_text_encoder import GraphSubwordEncoder
@@ -67,7 +67,7 @@ def test_what_the_limit_cannot_hold_is_set_aside(encode, tiny_encoder):
 
 
 def test_what_the_vocabulary_cannot_spell_is_set_aside():
-    """With the user's own subword model, without byte fallback."""
+    """A phrase that encodes to UNK, as in a user's subword model without byte fallback, counts as impossible."""
     import tensorflow as tf
 
     from t2t_ext.data.text.text_encoder import UNK_ID
@@ -91,7 +91,7 @@ def test_no_phrases_at_all(encode, lines):
 
 
 def test_unmet_phrases_are_counted():
-    """Against a count in plain Python, over random sequences with many occurrences."""
+    """count_unmet equals a count in plain Python, on random sequences with many occurrences."""
     import tensorflow as tf
 
     from t2t_ext.search.lexical_constraints import count_unmet, make_phrases

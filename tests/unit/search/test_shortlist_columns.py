@@ -1,4 +1,4 @@
-"""Which candidates the sentences of a batch have, and where ids stand among them."""
+"""Tests of the candidates of each sentence in a batch, and of the mapping between ids and their columns."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ MORE = np.array([[[250, 251]], [[0, 0]], [[12, 40]], [[0, 0]]], np.int32)
 def test_candidates_are_each_sentences_own(shortlist):
     columns = ShortlistTable(shortlist, VOCAB_SIZE).columns(tf.constant(SOURCES), [tf.constant(MORE)], (0, 2, 41), 8)
     ids = columns.ids.numpy()
-    # The source's padding has no candidates, whatever the file says.
+    # The padding of the source has no candidates, whatever the shortlist contains for PAD.
     expected = [
         sorted({*shortlist.always, *shortlist.best[source[source > 0]].ravel(), *more.ravel()})
         for source, more in zip(SOURCES, MORE, strict=True)
@@ -51,5 +51,5 @@ def test_columns_and_ids(shortlist):
     wanted = np.take_along_axis(np.where(ids == BEYOND, 0, ids)[:, np.newaxis], places, axis=2)
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_array_equal(columns_of(columns, found), np.where(found == 0, 0, places))
-    # Special ids are their own columns, and what is no candidate has PAD's.
+    # Special ids are their own columns; an id that is not a candidate gets the column of PAD.
     assert columns_of(columns, tf.constant([[1, 299]] * 4)).numpy().tolist() == [[1, 0]] * 4

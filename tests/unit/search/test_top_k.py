@@ -1,4 +1,4 @@
-"""The two-stage top-k is a top-k."""
+"""Tests that the two-stage top-k equals a plain top-k."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_top_k_tokens(vocab_size, k, banned):
 
 
 def test_equal_logits_come_in_the_order_of_their_ids():
-    """As from the plain top-k: bfloat16 products give many equal logits."""
+    """Equal logits, which bfloat16 products often give, come in the order of their ids, as with the plain top-k."""
     logits = np.random.default_rng(0).integers(0, 4, size=[64, 8192]).astype(np.float32)
     logits[:, ::700] = 5
     values, ids = top_k_tokens(tf.constant(logits), 8, (0, 2))
@@ -56,7 +56,7 @@ def test_fewer_allowed_than_asked_for():
 
 @pytest.mark.parametrize(("vocab_size", "hypotheses"), [(4000, 4), (8193, 4), (30, 2), (1000, 8)])
 def test_continuations_are_those_of_a_plain_top_k(vocab_size, hypotheses):
-    """Of equal sums the earlier hypothesis's, then the smaller id comes first; a hypothesis may not be there."""
+    """Equal sums come in the order of hypothesis, then id; a hypothesis with log-probability -1e9 does not exist."""
     random, k, banned = np.random.default_rng(vocab_size), 2 * hypotheses, (0, 2, 3)
     logits = random.integers(0, 12, size=[6, hypotheses, vocab_size]).astype(np.float32) / 4
     normalizers = random.integers(8, 12, size=[6, hypotheses]).astype(np.float32)

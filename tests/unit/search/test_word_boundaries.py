@@ -1,4 +1,4 @@
-"""Where words begin among the subwords of real vocabularies, written in either direction."""
+"""Tests of word boundaries among the subwords of real vocabularies, for both directions of generation."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_words_are_those_between_spaces(encoder, turned):
     from t2t_ext.search.word_ngrams import word_boundaries
 
     ids = encoder.encode(SENTENCE)
-    assert len(ids) > len(SENTENCE.split()) + 3  # several words of several subwords
+    assert len(ids) > len(SENTENCE.split()) + 3  # some words have several subwords
     begins, ends = (table[0] for table in word_boundaries(encoder, (turned,)))
     written = ids[::-1] if turned else ids
     words = []
@@ -56,7 +56,7 @@ def test_words_that_the_vocabulary_cannot_write(encoder):
     from t2t_ext.translation.searcher import unknown_words
 
     written = "no_repeat_ngram_size=2,no_repeat_ngram_unit=words,no_repeat_ngram_ignore="
-    unknown = [] if encoder.segmented_by_graph else ["\N{SNOWMAN}"]  # SentencePiece's vocabularies have all bytes
+    unknown = [] if encoder.segmented_by_graph else ["\N{SNOWMAN}"]  # SentencePiece vocabularies contain all bytes
     assert unknown_words(resolve_decode_hparams(f"{written}. the \N{SNOWMAN}"), encoder) == unknown
     assert unknown_words(resolve_decode_hparams(f"{written}. lamp"), encoder) == []
     assert unknown_words(resolve_decode_hparams(), encoder) == []

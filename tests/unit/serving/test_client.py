@@ -1,4 +1,4 @@
-"""The client's wire format against TF Serving's own message classes; it loads no TensorFlow."""
+"""Tests of the client's wire format with TF Serving's own message classes; the client loads no TensorFlow."""
 
 import contextlib
 import json
@@ -80,7 +80,7 @@ def test_rest_url():
 
 
 def test_rest_sends_texts_as_they_are(monkeypatch):
-    """Also NUL at the end, and a short text beside a long one takes no more memory than it needs."""
+    """REST requests keep a final NUL, and short texts next to a long one take little memory."""
     texts = ["a\0", "", "\U0001f600" * 1_000_000, *["b"] * 1000]
     sent = []
 
@@ -118,7 +118,7 @@ def test_command_errors(flags, message, capsys):
 
 
 def test_half_a_surrogate_pair_is_sent_as_a_question_mark():
-    """A byte of an argument that is not UTF-8, as Python gives it."""
+    """Half a surrogate pair, as Python makes from a non-UTF-8 byte of an argument, is sent as a question mark."""
     assert b"caf?" in protocol.predict_request("m", "s", {"inputs": ["caf\udce9"]})
 
 
@@ -142,7 +142,10 @@ def test_one_string_is_no_list_of_characters(ask):
 
 
 def test_an_empty_line_is_translated_once(monkeypatch, capfd):
-    """As in a loop of a shell, whose lines at standard input are not the command's."""
+    """An empty --inputs_once is one line to translate; the command does not read standard input.
+
+    In a shell loop, standard input belongs to the loop.
+    """
     monkeypatch.setattr(query_server, "make_client", lambda *_, **__: contextlib.nullcontext())
     monkeypatch.setattr(query_server, "_answer", lambda client, *rest: print(rest))
     monkeypatch.setattr(sys, "stdin", None)
@@ -151,7 +154,7 @@ def test_an_empty_line_is_translated_once(monkeypatch, capfd):
 
 
 def test_standard_input_is_answered_as_it_comes(monkeypatch, capfd):
-    """Nothing is read beyond the batch that is translated: standard input may be endless."""
+    """The command reads only the batch that it translates, since standard input may be endless."""
     read = []
 
     def lines():

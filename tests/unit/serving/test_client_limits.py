@@ -1,4 +1,4 @@
-"""What a client survives of a server: endless, slow, huge, deep and nonsensical answers; what it shows of them."""
+"""Tests that a client survives endless, slow, huge, deep and nonsensical answers, and of how it shows them."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from t2t_ext.serving import client, protocol
 
 @contextlib.contextmanager
 def server(*parts, pause=0.0):
-    """Answers one connection with bytes, part by part with pauses; yields its address."""
+    """Runs a server that answers one connection with bytes, part by part with pauses, and yields its address."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -49,7 +49,7 @@ def _no_proxy(monkeypatch):
 
 def ask(address, lines=("a",), timeout_secs=5.0):
     with client.make_client(address, "m", rest=True, timeout_secs=timeout_secs) as found:
-        found._asked_for_text = True  # the model takes text as people write it
+        found._asked_for_text = True  # the model takes raw text
         return found.translate(list(lines))
 
 
@@ -102,7 +102,7 @@ def test_errors_of_a_server_do_not_command_the_terminal():
 
 def test_translations_do_not_command_the_terminal(monkeypatch, capfdbinary):
     text_lines.write("-", ["\x1b[2Ja\tb"])
-    assert capfdbinary.readouterr().out == b"\x1b[2Ja\tb\n"  # what is no terminal gets what there is
+    assert capfdbinary.readouterr().out == b"\x1b[2Ja\tb\n"  # output that is not a terminal stays unchanged
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     text_lines.write("-", ["\x1b[2Ja\tb"])
     assert capfdbinary.readouterr().out == b"\\x1b[2Ja\tb\n"

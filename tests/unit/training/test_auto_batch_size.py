@@ -1,4 +1,4 @@
-"""``batch_size=auto``: the search, where it makes no sense, what is stored and resumed; out of memory in words."""
+"""Tests of ``batch_size=auto``: search, refusals, stored and resumed sizes; and of the out-of-memory messages."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ def test_search_tries_nothing_that_holds_no_pair():
 
 
 def test_batches_of_few_pairs_are_told():
-    """A Keras user's batch_size=32 is 32 tokens here."""
+    """A hint explains that batch_size counts tokens, for example to Keras users who give batch_size=32."""
     assert auto_batch_size.hint(4096, 8.0, 100) == ""
     told = auto_batch_size.hint(32, 1.6, 100)
     assert told.startswith("batch_size=32 counts tokens, not sentences: a step sees 1.6 pairs on average; with ")
@@ -72,7 +72,7 @@ def test_batches_of_few_pairs_are_told():
         ("batch_size=2048,gradient_accumulation_steps=4", 2304, 4, "2,304"),
         ("batch_size=2048,parallel_slices=2", 1024, 2, None),
         ("batch_size=2048,parallel_slices=2", 1198, 2, "2,396"),
-        # Parts are computed one after the other, so one of them may have batch_size tokens.
+        # The parts are computed one after the other, so each of them may have batch_size tokens.
         ("batch_size=2048,length_groups=4", 512, 1, None),
         ("batch_size=2048,length_groups=4", 600, 1, None),
         ("batch_size=256,length_groups=4", 72, 2, None),
@@ -130,8 +130,8 @@ def _parent(pid):
 
 
 def test_probed_size_is_stored_and_stays(toy_data, tmp_path, monkeypatch):
-    """With a real child; all of the toy corpus fits."""
-    monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", 4096)  # few probes
+    """A probed size is stored and used again on resuming; a real child process probes, and the whole corpus fits."""
+    monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", 4096)  # so that few probes suffice
     config, before, said = config_of(toy_data, tmp_path / "run"), children(), []
     run = auto_batch_size.fill_in(setup_run.resolve(config), said.append)
     assert children() == before
@@ -150,7 +150,10 @@ def test_probed_size_is_stored_and_stays(toy_data, tmp_path, monkeypatch):
 
 
 def test_probing_begins_where_the_longest_pair_fits(toy_data, tmp_path, monkeypatch):
-    """A first size below it would leave pairs out, or all of them; sizes for which no pair is left do not fit."""
+    """Probing starts at the length of the longest pair; sizes below the shortest pair do not fit.
+
+    A smaller first size would leave out some or all pairs.
+    """
     monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", 1)
     monkeypatch.setattr(auto_batch_size, "SMALLEST_SIZE", 1)
     asked = []
@@ -231,7 +234,7 @@ def test_out_of_memory_with_length_groups_advises_what_makes_parts_smaller():
                   "parallel_slices (now 2"):  # fmt: skip
         assert words in told
     assert "makes the same updates" not in told
-    # Merged parts are divided into slices, as a batch of one part is.
+    # Merged parts are divided into slices, like a batch of one part.
     assert "128 with gradient_accumulation_steps=2 makes the same updates" in out_of_memory.advice(hparams, merged=True)
 
 
@@ -244,7 +247,7 @@ def test_out_of_memory_with_length_groups_advises_what_makes_parts_smaller():
     ],
 )
 def test_what_makes_parts_smaller(change, smaller):
-    """What the advice is made of: the largest part is what must fit the memory."""
+    """The advice is right about which changes make the largest part, which must fit into memory, smaller."""
     lengths = np.random.default_rng(1).integers(3, 30, 400)
 
     def largest(text):

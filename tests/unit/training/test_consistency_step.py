@@ -1,4 +1,4 @@
-"""Training steps with SimCut and R-Drop: what is logged, slices, and what a resumed run computes."""
+"""Tests of training steps with SimCut and R-Drop: logged values, slices, and resumed runs."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from t2t_ext.training.step import TrainStep
 
 VOCAB = 12
 NO_DROPOUT = {"layer_prepostprocess_dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
-# Every word is hidden: no mask that differs from slice to slice.
+# All words are hidden, so that the masks do not differ between slices.
 ALL_HIDDEN = {**NO_DROPOUT, "simcut_alpha": 3.0, "simcut_probability": 0.9999999}
 
 
@@ -42,12 +42,12 @@ def window(state):
 
 @pytest.fixture(scope="module")
 def hidden():
-    """A step with all words hidden, taken: the state and the model after it, and what it returned."""
+    """Returns the state and the model after one step with all words hidden, and the result of the step."""
     model, state, step = make(**ALL_HIDDEN)
     return state, model, step.run(batch())
 
 
-# Slices and passes each draw masks of their own: slices beside SimCut's, whose passes differ anyway.
+# Each slice and each pass draws its own masks. Slices are tested with SimCut, whose passes differ anyway.
 @pytest.mark.parametrize(
     "changes",
     [{"simcut_alpha": 3.0, "parallel_slices": 2}, pytest.param({"r_drop_alpha": 5.0}, marks=pytest.mark.slow)],

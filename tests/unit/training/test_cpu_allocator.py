@@ -36,7 +36,7 @@ def test_without_the_file_nothing_is_said(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/maps").exists(), reason="not Linux")
 def test_a_preloaded_library_is_seen(tmp_path: pathlib.Path) -> None:
-    """The C library's maths under another name takes the place of an allocator: it is loaded under that name."""
+    """An allocator loaded by LD_PRELOAD is recognized; a copy of libm under the name of jemalloc stands in for it."""
     maps = [line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines()]
     other = next((each for each in maps if pathlib.Path(each).name == "libm.so.6"), "")
     if not other:

@@ -1,4 +1,4 @@
-"""A run of a Transformer as the start of one with dual contextual modules: what is taken over, and what is said."""
+"""Tests of a warm start of a dual-context model from a Transformer: the weights loaded, and the report."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def arrays_of(hparams, vocab_size, model="transformer"):
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory, tiny_encoder):
-    """A run of a Transformer, its arrays and its hparams."""
+    """Returns a run of a Transformer, its arrays and its hparams."""
     hparams = registry.hparams("transformer_test").replace(num_hidden_layers=3)
     config = RunConfig(
         problem="translate_parallel_text",
@@ -65,7 +65,7 @@ def test_all_but_self_attention_and_its_norm_is_taken_over(transformer, tiny_enc
 
 
 def test_between_runs_with_the_same_modules_all_is_taken_over(transformer, tiny_encoder):
-    """A Dec-DC model continues as one of another kernel size but for W^r, which is of another shape."""
+    """A Dec-DC model passes on all weights to one with another kernel size, except W^r, whose shape differs."""
     run, _, base = transformer
     hparams = base.replace(dc_decoder_layers="3", dc_kernel_size=2)
     arrays = arrays_of(hparams, tiny_encoder.vocab_size)

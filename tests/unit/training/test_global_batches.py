@@ -1,4 +1,4 @@
-"""Resuming with another number of replicas: only where the global batches stay what they were."""
+"""Tests that a run resumes with another number of replicas only if the global batches stay the same."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BEFORE = {"replicas": 4, "batch_size": 1024, "gradient_accumulation_steps": 1, "
 
 
 def sizes(now, hparams=None, pairs=lambda size: 100, batches=lambda size: "abc"):
-    """Returns what would be kept with other sizes, as a session plans it."""
+    """Returns a function (batch_size, accumulated) -> the checkpoint metadata that a session would plan with them."""
 
     def with_sizes(size, accumulated):
         (hparams or HParams()).replace(batch_size=size, gradient_accumulation_steps=accumulated)
@@ -64,7 +64,7 @@ def test_other_batches_are_refused(path, now, message):
 
 @pytest.mark.parametrize(("groups", "slices"), [(4, 4), (3, 1)])
 def test_what_length_groups_forbid_is_not_proposed(path, groups, slices):
-    """Slices, accumulated or side by side, are made of whole groups of lengths."""
+    """Numbers of slices that do not fit length_groups are not proposed: slices consist of whole length groups."""
     hparams, now = HParams(length_groups=groups, parallel_slices=slices), {"replicas": 2}
     with pytest.raises(UserError) as error:
         global_batches.check(path, {**BEFORE, **now}, sizes(now, hparams), pytest.fail)
@@ -73,7 +73,10 @@ def test_what_length_groups_forbid_is_not_proposed(path, groups, slices):
 
 
 def test_what_would_be_refused_next_is_not_proposed(path):
-    """Of 8 replicas a batch has 512 tokens, and longer pairs would be left out; larger buckets are other ones."""
+    """Sizes that would change the pairs or the batches are not proposed.
+
+    With 8 replicas a batch has 512 tokens, so that longer pairs would be left out, and the buckets would differ.
+    """
     now = {"replicas": 8}
     for other in ({"pairs": lambda size: 100 if size >= 700 else 90}, {"batches": str}):
         with pytest.raises(UserError, match="Use 4 replicas again, or another number that divides 4, with batch_size"):

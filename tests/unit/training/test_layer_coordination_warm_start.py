@@ -1,4 +1,4 @@
-"""What layer-wise coordination takes over from another run of its own kind, and what the report says of it."""
+"""Tests of a warm start of a layer-coordination model from a run of its own kind: weights loaded, and report."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory
 from t2t_ext.training import warm_start
 
-START = "sos/embeddings"  # of one direction; two have vectors of their own
+START = "sos/embeddings"  # of a model with one direction; two directions have their own vectors
 EMBEDDED = ["embedding/embeddings", "side_embedding/embeddings", START]
 LAST = ["final_norm/bias", "final_norm/scale"]
 
@@ -23,7 +23,7 @@ def built(name, hparams, encoder):
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory, tiny_encoder):
-    """A run of one shared stack with a checkpoint, and its weights."""
+    """Returns a run of one shared stack with a checkpoint, and its weights."""
     hparams = registry.hparams("layer_coordination_test")
     config = RunConfig(
         problem="translate_parallel_text", model="layer_coordination", hparams_set="layer_coordination_test",
@@ -37,7 +37,7 @@ def shared(tmp_path_factory, tiny_encoder):
 
 
 def started(shared, tiny_encoder, kind="layer_coordination", **changes):
-    """The report of a new model with changed hparams, and its text; what it says is checked against the arrays."""
+    """Returns the report of a warm start with changed hparams, and its text; checks it against the arrays."""
     run, old = shared
     hparams = registry.hparams(f"{kind}_test").replace(**changes)
     model = built(kind, hparams, tiny_encoder)

@@ -1,4 +1,4 @@
-"""What the training loop logs, keeps and deletes, without training."""
+"""Tests of what the training loop logs, keeps and deletes, without training."""
 
 import types
 
@@ -25,7 +25,7 @@ def best_of(run):
 
 @pytest.fixture
 def run(tmp_path):
-    """A run with two checkpoints, of which BLEU and loss find another one best."""
+    """Returns a run with two checkpoints; by BLEU the second is the best, by loss the first."""
     found = RunDirectory(tmp_path, None)
     save(found.checkpoints_dir, 10, 20)
     return found
@@ -63,7 +63,7 @@ def test_a_run_that_resumes_before_its_best_checkpoint_has_another(run):
 def test_a_step_that_is_made_again_takes_the_place_of_the_former(run):
     checkpoints.save_checkpoint(run.best_dir, 20, {"w": np.zeros(2, np.float32)})
     best_checkpoint.forget(run, 20)
-    best_checkpoint.forget(run, 10)  # is not there
+    best_checkpoint.forget(run, 10)  # does not exist
     best_checkpoint.keep(run, best_checkpoint.find(run, EVALUATIONS, "bleu"), "bleu")
     np.testing.assert_array_equal(checkpoints.load_arrays(checkpoints.latest(run.best_dir))["w"], [20, 20])
 
@@ -76,7 +76,7 @@ def test_what_is_best_is_chosen_among_what_is_there(run):
 
 
 def test_the_last_good_checkpoint_stays_before_damaged_ones(run):
-    """A run that fell back to step 10 makes step 15; 20 is damaged."""
+    """Pruning keeps step 15, made after the run fell back to step 10, although a damaged step 20 is newer."""
     save(run.checkpoints_dir, 15)
     (run.checkpoints_dir / "model.ckpt-00000020" / "checkpoint.json").unlink()
     steps_after_pruning(run, 1, now=15)
@@ -147,7 +147,7 @@ def test_another_precision_is_advised_where_it_has_a_larger_range(precision, nam
 
 
 def test_source_and_reference_are_beside_the_first_translation_alone(run):
-    """The log of a run shows what the sample should be, once: it is the same sentence at every evaluation."""
+    """The log shows source and reference of the sample only once, since it is the same sentence at every evaluation."""
     said, kept = [], []
     signals = SignalWatch()
     evaluator = types.SimpleNamespace(
@@ -183,7 +183,7 @@ def test_source_and_reference_are_beside_the_first_translation_alone(run):
         (80, 3, ", 70 of 150 steps left (4 min)"),
         (80, 120, ", 70 of 150 steps left (2 h 20 min)"),
         (80, 86400, ", 70 of 150 steps left (70.0 days)"),
-        (80, 0, ""),  # nothing is known of the first step
+        (80, 0, ""),  # the time per step is not known yet
         (150, 3, ""),
     ],
 )
@@ -198,7 +198,7 @@ def test_the_time_of_a_step_is_without_the_first_and_with_evaluations(monkeypatc
     monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
     window = dict.fromkeys(("source_tokens", "target_tokens"), 0.0)
     clock = loop._Clock(window)
-    now[0] = 17.0  # the evaluation that the process before did not finish
+    now[0] = 17.0  # the evaluation that the previous process did not finish
     clock.start()
     now[0] += 30.0  # the graph
     assert clock.seconds_a_step(41) == 0
@@ -212,7 +212,7 @@ def test_the_time_of_a_step_is_without_the_first_and_with_evaluations(monkeypatc
 
 
 def test_the_clock_runs_until_the_device_has_finished():
-    """A GPU computes behind; looking at the counters waits for it."""
+    """The clock is paused after reading the counters, which waits for the GPU to finish its queued work."""
     order = []
     stub = types.SimpleNamespace(
         _check_skipped=lambda: order.append("waited"),

@@ -1,4 +1,4 @@
-"""The fused output head against the formula written out."""
+"""Tests that the fused output head equals the plain formula of the loss."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from t2t_ext.training import losses
 
 
 def naive(features, kernel, bias, targets, label_smoothing):
-    """Label-smoothed cross-entropy with T2T's normalizing constant, summed over tokens that are not padding."""
+    """Returns T2T's normalized label-smoothed cross-entropy, nll and correct tokens, summed without padding."""
     vocab_size = kernel.shape[0]
     logits = tf.matmul(features, kernel, transpose_b=True) + bias
     low = label_smoothing / (vocab_size - 1)
@@ -62,7 +62,7 @@ def test_sums_and_gradients_are_those_of_the_formula(compact, label_smoothing):
 
 def test_smoothed_loss_is_zero_at_its_optimum():
     confidence, low, _ = losses.smoothing_terms(0.1, 4)
-    # One-hot features pick rows of log-probabilities: the model says exactly the smoothed distribution.
+    # One-hot features pick rows of log-probabilities, so the model predicts exactly the smoothed distribution.
     rows = np.full((4, 4), np.log(low), np.float32)
     np.fill_diagonal(rows, np.log(confidence))
     targets = tf.constant([1, 2, 3], tf.int32)
@@ -131,7 +131,7 @@ def test_compiles_with_xla_where_shapes_are_static():
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_gradients_of_well_predicted_tokens_survive_low_precision(dtype):
-    """Where probability and target nearly cancel, 16-bit products must not drown what is left."""
+    """If probability and target nearly cancel, the rounding of 16-bit products must not swamp the difference."""
     rng = np.random.default_rng(1)
     kernel = rng.standard_normal((64, 32)).astype(np.float32)
     targets = rng.integers(1, 64, 40).astype(np.int32)
@@ -149,7 +149,7 @@ def test_gradients_of_well_predicted_tokens_survive_low_precision(dtype):
 
 
 def test_large_vocabularies_in_half_precision():
-    """Rows without weight, whose unnormalized probabilities add up to more than the largest number, stay out of it."""
+    """Rows of weight zero do not affect the gradient, although their unnormalized probabilities overflow float16."""
     vocab_size = 80_000
     features, targets = np.zeros([16, 2], np.float16), np.zeros([16], np.int32)
     features[:5], targets[:5] = 1, 7
@@ -163,7 +163,7 @@ def test_large_vocabularies_in_half_precision():
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_kernel_of_low_precision_too(dtype):
-    """As in the evaluation's model, whose weights are in the inference precision."""
+    """The kernel may have low precision, as in evaluation, where the weights have the inference precision."""
     features, kernel, _, targets = random_problem(60)
     expected = losses.softmax_cross_entropy(features, kernel, None, targets, 0.1, differentiable=False)
     low = losses.softmax_cross_entropy(

@@ -1,4 +1,4 @@
-"""Records and what is decided from them; TensorBoard files; lines for people."""
+"""Tests of the records and the decisions from them, of TensorBoard files, and of the lines shown to users."""
 
 import dataclasses
 import io
@@ -30,7 +30,7 @@ def test_records_are_cut_to_the_restored_step(tmp_path):
     for step in (10, 20, 30):
         records.append({"kind": "train", "step": step, "loss": 1.0})
     with open(path, "a", encoding="utf-8") as file:
-        file.write('{"kind": "train", "st')  # killed while it wrote
+        file.write('{"kind": "train", "st')  # killed while it was writing
     again = Records(path, 20)
     assert [record["step"] for record in again.all] == [10, 20]
     again.append({"kind": "eval", "step": 20, "loss": 1.0})
@@ -40,7 +40,7 @@ def test_records_are_cut_to_the_restored_step(tmp_path):
 
 
 def test_what_is_no_number_is_null_in_the_file_and_nan_in_memory(tmp_path):
-    """NaN and Infinity are not JSON; a resumed run must decide as the one that wrote them."""
+    """Values that are not JSON (NaN, Infinity) are stored as null, and a resumed run decides like the first one."""
     path = tmp_path / "metrics.jsonl"
     records = Records(path, 0)
     for step, loss in enumerate((math.nan, math.inf, 2.0)):
@@ -70,7 +70,7 @@ def test_a_full_disk_keeps_the_records_that_were_there(tmp_path):
     records.append({"kind": "train", "step": 1})
     before = path.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))  # half a line finds room
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))  # there is room for half a line
     try:
         with pytest.raises(UserError, match=r"Cannot write .*metrics.jsonl: .*same command again"):
             records.append({"kind": "train", "step": 2})
@@ -121,7 +121,7 @@ def test_of_equal_weights_those_with_the_lowest_loss_are_the_best(bleu, losses, 
         record |= {} if loss is None else {"loss": loss}
     best = best_weights_of(found, "bleu")
     assert (best and best.step) == step
-    # Early stopping counts from the first of them.
+    # Early stopping counts from the first of the equal values.
     settings = TrainingSettings(eval_early_stopping_metric="bleu", eval_early_stopping_steps=20)
     if bleu[:1] == [0.0]:
         assert stopped_improving(found, settings) == Best(10, 0.0)
@@ -129,7 +129,10 @@ def test_of_equal_weights_those_with_the_lowest_loss_are_the_best(bleu, losses, 
 
 @pytest.mark.parametrize(("key", "values"), [("sentences", (8, 50)), ("search", ("beam_size=1", "beam_size=4"))])
 def test_scores_of_other_sentences_or_searches_are_not_compared(key, values):
-    """After --eval_bleu_sentences or --decode_hparams was changed; earlier versions did not note them."""
+    """Scores from before a change of --eval_bleu_sentences or --decode_hparams do not count.
+
+    Records of earlier versions do not contain these settings.
+    """
     found = evaluations("bleu", [9.0, 30.0, 20.0, 25.0, 24.0])
     for record in found[1:]:
         record[key] = values[record["step"] > 20]
@@ -173,7 +176,7 @@ def test_early_stopping_can_be_turned_round():
         ({"train_steps": "10"}, "train_steps is an integer"),
         ({"eval_bleu_sentences": -1}, "switches off"),
         ({"preempted_exit_code": 0}, "at least 1"),
-        ({"preempted_exit_code": 256}, "at most 255"),  # the system would make 0 of it
+        ({"preempted_exit_code": 256}, "at most 255"),  # the system would report it as 0
         ({"worker_timeout": float("nan")}, "must be finite"),
         ({"worker_timeout": 1e6}, "at most 86,400"),
     ],
@@ -196,14 +199,14 @@ def test_config_tells_what_is_given_from_defaults():
     assert config.given() == {"output_dir": "RUN", "train_steps": 250000}
     assert config.replace(model="transformer").given() == {**config.given(), "model": "transformer"}
     assert config.tpu == ""
-    # dataclasses.replace passes every field: only what is no default counts as given.
+    # dataclasses.replace passes every field, so only values other than the default count as given.
     copy = dataclasses.replace(config, model="transformer")
     assert copy == config.replace(model="transformer")
     assert copy.given() == {"output_dir": "RUN", "model": "transformer"}
 
 
 def points(directory, tag):
-    """Steps of a curve as TensorBoard shows them."""
+    """Returns the steps of a curve as TensorBoard reads them."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     accumulator = EventAccumulator(str(directory))
@@ -225,7 +228,7 @@ def test_event_files_are_cut_to_the_restored_step(tmp_path):
 
 
 def test_numbers_of_a_training_that_diverges(tmp_path):
-    """A perplexity beyond float32, which event files hold, is shown as a very large one."""
+    """Event files, which hold float32, keep a point for a perplexity beyond float32 and for a loss of NaN."""
     board = Board(tmp_path, 0)
     board.record({"kind": "train", "step": 10, "loss": float("nan"), "perplexity": 1e304})
     board.close()
@@ -245,7 +248,7 @@ def test_an_older_run_keeps_its_points_where_they_are(tmp_path):
 
 
 def test_tensorboard_compares_losses_and_runs(tmp_path):
-    """As TensorBoard itself reads the folder above two runs: one chart for both losses, a row of hparams a run."""
+    """TensorBoard, given the folder of two runs, shows both losses in one chart and a row of hparams per run."""
     from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
     from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
     from tensorboard.context import RequestContext

@@ -1,4 +1,4 @@
-"""Optimizers against the papers' formulas in NumPy float64."""
+"""Tests that the optimizers equal the papers' formulas in NumPy float64."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ STEPS = 5
 
 
 def run(**changes):
-    """Final values of the variables, the gradients of each step and the initial values."""
+    """Returns the final values of the variables, the gradients of each step, the initial values and the optimizer."""
     hparams = registry.hparams("transformer_test").replace(**changes)
     rng = np.random.default_rng(0)
     initial = {name: rng.standard_normal(shape) for name, shape in SHAPES.items()}
@@ -123,7 +123,7 @@ def test_adafactor_with_adams_decay():
 
 
 def schedule_free(updates, power):
-    """The share of an update's weights in the mean, after updates of one rate: 1 minus the share of what was before."""
+    """Returns the weight of the last update in the average, after updates at a constant rate."""
     hparams = registry.hparams("transformer_test").replace(
         optimizer="schedule_free_adam_w", optimizer_schedule_free_power=power, learning_rate_schedule="constant",
         optimizer_adam_beta2=0.0,
@@ -140,6 +140,6 @@ def schedule_free(updates, power):
 
 @pytest.mark.parametrize(("power", "updates"), [(0.0, 12), (2.0, 12), (100.0, 12)])
 def test_schedule_free_weights_are_powers_of_the_updates_number(power, updates):
-    """Also where these numbers are too large for float32: 3^100 is 5e47."""
+    """The averaging weights are powers of the update number, even if these exceed float32: 3^100 is 5e47."""
     shares = np.arange(1, updates + 1, dtype=np.float64) ** power
     assert schedule_free(range(1, updates + 1), power) == pytest.approx(shares[-1] / shares.sum(), rel=2e-3)

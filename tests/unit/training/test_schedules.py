@@ -1,4 +1,4 @@
-"""Learning-rate schedules against values computed by hand."""
+"""Tests that learning-rate schedules have the values computed by hand."""
 
 import math
 
@@ -112,12 +112,12 @@ def described(name, train_steps, **changes):
 )
 def test_the_peak_is_told(schedule, told):
     changes = {"learning_rate_schedule": schedule, "learning_rate_warmup_steps": 100}
-    for steps in (10000, 3_000_000):  # of the latter, not every step is looked at
+    for steps in (10000, 3_000_000):  # with 3,000,000 steps, not every step is evaluated
         assert described("transformer_base", steps, **changes) == f"learning rate: {told}"
 
 
 def test_the_peak_of_legacy_is_the_formula_of_the_docs():
-    """A learning_rate that was meant as the rate itself is told to be a factor."""
+    """The peak of legacy follows the documented formula; the line says that learning_rate is only a factor of it."""
     hparams = {"learning_rate": 0.0001, "hidden_size": 256, "num_heads": 4, "learning_rate_warmup_steps": 16000}
     peak = 10 * 0.0001 / math.sqrt(16000 * 256)
     assert described("cross_view_transformer_small", 100000, **hparams) == (
@@ -134,7 +134,7 @@ def test_a_warm_up_that_training_ends_in_is_a_warning(schedule):
         "warning: learning rate: the warm-up of 4,000 steps is longer than --train_steps=150: the rate reaches "
         f"{reached:.2e} only, at step 150"
     )
-    # A training that ends with the warm-up reaches the peak; a schedule without one has no warm-up to end.
+    # Training that ends with the warm-up reaches the peak; a schedule without warm-up cannot end too early.
     for steps, changes in ((4000, {}), (150, {"learning_rate_schedule": "constant*rsqrt_decay"})):
         changes = {"learning_rate_schedule": schedule, "learning_rate_warmup_steps": 4000, **changes}
         assert described("transformer_base", steps, **changes).startswith("learning rate: at most ")

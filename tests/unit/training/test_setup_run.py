@@ -1,4 +1,4 @@
-"""What resuming a run accepts and refuses, and what the trainer finds out before TensorFlow starts."""
+"""Tests of what resuming a run accepts and refuses, and of the checks before TensorFlow starts."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def resolve(tmp_path):
 
 @pytest.fixture
 def make(resolve, data_dir):
-    """Function (options, given) -> the directory of a run that was made with them and has no checkpoint."""
+    """Returns a function (options, given settings) -> RunDirectory of a new run without a checkpoint."""
 
     def call(options=None, **given):
         run = resolve(options, **{**NEW, **given}, data_dir=str(data_dir))
@@ -77,7 +77,7 @@ def test_options_given_again_must_be_those_that_are_stored(make, resolve, files)
 
 
 def test_raw_text_may_have_another_path_but_not_be_another_file_of_an_archive(make, resolve, files, data_dir, capfd):
-    """What counts is what the files hold, which the digest of the data tells."""
+    """Raw text may move, since the digest of the data covers its content, but not become another archive member."""
     stored = make({**files, "dev_source": "dev.tar:en", "dev_target": "dev.tar:de"})
     moved = resolve({**files, "train_source": "moved"})
     setup_run.open_run(moved, GeneratedData.open(setup_run.make_problem(moved), data_dir))
@@ -94,7 +94,7 @@ def test_data_that_are_gone_are_made_again_from_what_the_run_has_stored(make, fi
     shutil.rmtree(data_dir)
     monkeypatch.setattr(trainer, "start_tensorflow", lambda *args: pytest.fail("reached"))
     flags = ["--generate_data", "--vocab_size=340", "--num_processes=1"]
-    with pytest.raises(pytest.fail.Exception, match="reached"):  # the data are those that the run was made from
+    with pytest.raises(pytest.fail.Exception, match="reached"):  # the data match the digest of the run
         trainer.main([f"--output_dir={run.path}", *flags])
 
 
@@ -105,7 +105,7 @@ def test_decode_hparams_without_effect_are_refused_unless_the_run_has_them(make,
         resolve(decode_hparams=idle)
     config = run.path / "config.json"
     content = json.loads(config.read_text())
-    content["training"]["decode_hparams"] = idle  # as earlier versions let it be
+    content["training"]["decode_hparams"] = idle  # as earlier versions allowed
     config.write_text(json.dumps(content))
     assert resolve().decode_hparams.extra_length == resolve(decode_hparams=idle).decode_hparams.extra_length == 50
 
@@ -128,7 +128,7 @@ def test_an_edited_set_of_the_users_is_said_to_have_no_effect(resolve, data_dir,
     resolve(**given)
     assert "transformer_edited" not in capfd.readouterr().err
     size.write_text("48")
-    registry._hparams._entries["transformer_edited"].value.cache_clear()  # as another process would read it
+    registry._hparams._entries["transformer_edited"].value.cache_clear()  # as if another process read it
     assert resolve(t2t_usr_dir=str(folder)).hparams.filter_size == 40
     said = capfd.readouterr().err
     assert "transformer_edited of" in said
@@ -150,7 +150,7 @@ def test_a_transformer_with_the_set_of_another_model_is_told_once(make, resolve,
     said = "--hparams_set=dynamic_conv_test is made for --model=dynamic_conv"
     make(hparams_set="dynamic_conv_test")
     assert said in capsys.readouterr().err
-    resolve()  # a run that is resumed
+    resolve()  # the run is resumed
     assert said not in capsys.readouterr().err
 
 
@@ -159,7 +159,7 @@ def test_warm_start_is_stored_and_may_be_given_again(make, resolve, tmp_path, mo
     run = make(warm_start_from="first")
     first = str(tmp_path / "first")
     assert RunDirectory.open(run.path).config.warm_start_from == first
-    # killed before its first checkpoint: it begins again
+    # A run that was killed before its first checkpoint begins again.
     assert setup_run.first_weights(resolve()) == first
     assert setup_run.first_weights(resolve(warm_start_from="second")) == str(tmp_path / "second")
     add_checkpoint(run)
@@ -275,7 +275,7 @@ def test_mistakes_are_found_before_tensorflow_starts(flags, message, tmp_path, c
 
 
 def finish(run, step=5, best=5):
-    """Makes a run one that has made its steps."""
+    """Adds the checkpoints and the record of a finished run."""
     for folder in (run.checkpoints_dir, run.best_dir):
         save_checkpoint(folder, step if folder == run.checkpoints_dir else best, {"w": np.zeros(2, np.float32)})
     run.metrics_path.write_text(json.dumps({"kind": "eval", "step": step, "bleu": 1.0, "loss": 2.0}) + "\n")
@@ -289,7 +289,7 @@ def finish(run, step=5, best=5):
         ({"train_steps": 3}, "is at step 5 already, and --train_steps=3 ends no later"),
         ({"train_steps": 6}, ""),
         ({"best_checkpoint_metric": "loss"}, ""),  # may choose another checkpoint
-        ({"hparams": "batch_size=100"}, ""),  # is refused
+        ({"hparams": "batch_size=100"}, ""),  # is refused later
     ],
 )
 def test_a_run_that_has_made_its_steps_says_so(make, resolve, given, said):

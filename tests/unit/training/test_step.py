@@ -1,4 +1,4 @@
-"""The training step on one device, with a model small enough to be written out."""
+"""Tests of the training step on one device, with a model small enough for a computation by hand."""
 
 import logging
 import logging.handlers
@@ -52,7 +52,7 @@ def test_window_sums_what_is_real():
 
 @pytest.fixture(scope="module")
 def whole():
-    """Three steps on whole batches with clipping: what each returned, the window and the weights."""
+    """Returns the results of three steps on whole batches with clipping, the training state and the model."""
     model, state, step = make(clip_grad_norm=0.1)
     return [step.run(batch(number)) for number in range(3)], state, model
 
@@ -75,7 +75,7 @@ def test_parts_of_several_shapes_are_one_batch(whole, parallel):
     model, state, grouped = make(clip_grad_norm=0.1, length_groups=4, parallel_slices=parallel)
     padding = {"inputs": tf.zeros([1, 4], tf.int32), "targets": tf.zeros([1, 3], tf.int32)}
     for number, expected in enumerate(steps):
-        # The same rows, by two and two and at their own lengths; the model's mean over the source wants equal ones.
+        # The same rows, in parts of their own lengths. Sources keep their length: the model takes the mean over them.
         rows = {name: value.numpy() for name, value in batch(number).items()}
         parts = [
             {"inputs": rows["inputs"][:1], "targets": rows["targets"][:1, :2]},
@@ -176,7 +176,7 @@ def test_moving_averages_follow_the_weights():
     expected = model.table.numpy()
     for number in range(3):
         step.run(batch(number))
-        decay = min(0.9, (2 + number) / (11 + number))  # shorter memory at first
+        decay = min(0.9, (2 + number) / (11 + number))  # the first averages have a shorter memory
         expected = decay * expected + (1 - decay) * model.table.numpy()
     np.testing.assert_allclose(state.averages["table"], expected, rtol=1e-5)
     assert "table" not in state.named_variables()
@@ -196,7 +196,7 @@ def test_the_last_snapshots_are_averaged():
 
 
 def test_schedule_free_weights_for_users_are_the_mean_of_all_steps():
-    """With a constant rate and no bias correction to speak of, x is the plain mean of every z."""
+    """With a constant rate and almost no bias correction, the averages are the plain mean of the z of all steps."""
     model, state, step = make(optimizer="schedule_free_adam_w", optimizer_adam_beta2=0.0)
     copies = []
     for number in range(4):
@@ -213,7 +213,7 @@ def test_schedule_free_weights_for_users_are_the_mean_of_all_steps():
 
 @pytest.mark.parametrize("optimizer", ["adam", "schedule_free_adam_w"])
 def test_weight_decay_leaves_what_is_frozen(optimizer):
-    """Neither the weights nor the average that users get moves, and adam's L2 term adds nothing to the gradients."""
+    """Weight decay leaves frozen weights, their averages and adam's moments unchanged."""
     model, state, step = make(optimizer=optimizer, weight_decay=0.5, learning_rates={"table": 0.0})
     table, kernel = model.table.numpy(), model.kernel.numpy()
     for number in range(2):

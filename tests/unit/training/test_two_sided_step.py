@@ -1,4 +1,4 @@
-"""The training step on two targets of a sentence: loss and counts against a computation by hand."""
+"""Tests of the training step on two targets per sentence: loss and counts equal a computation by hand."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from t2t_ext.training.step import TrainStep
 
 VOCAB = 40
 NO_DROPOUT = {"layer_prepostprocess_dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
-# One layer, for the sake of time.
+# One layer, to save time.
 SMALL = {"num_hidden_layers": 1, "pseudo": "two", "batch_size": 200}
 
 
@@ -50,11 +50,11 @@ def make(**changes):
 
 
 def by_hand(model, batch, loss_on=(True, True), tags=False, label_smoothing=0.1):
-    """Sums of loss and negative log-likelihood over both sides, and the number of labels, token by token.
+    """Returns the sums of loss and negative log-likelihood over both sides, and the number of labels, token by token.
 
     Args:
-      loss_on: For each row whether loss is taken on each side, bool [R, 2].
-      tags: Whether tags are predicted first.
+      loss_on: bool [R, 2], for each row and side, whether it counts for the loss.
+      tags: Whether each side predicts its tag first.
     """
     confidence, low, entropy = smoothing_terms(label_smoothing, VOCAB)
     logits = model.logits(model.training_features(batch["inputs"], batch["targets"])).numpy().astype(np.float64)
@@ -80,7 +80,7 @@ def test_loss_is_the_mean_over_the_labels_of_both_targets(on_pseudo, predict_tag
     batch = next(iter(pipeline.dataset(0)))
     plan = pipeline.planner.epoch(0)
     numbers = plan.examples[plan.begins[0] : plan.ends[0]]
-    # Variant 0 is (pseudo, reference), variant 1 (reference, pseudo); rows behind the examples are filling.
+    # Variant 0 is (pseudo, reference), variant 1 (reference, pseudo); rows after the examples are padding.
     gold = [[number >= 8, number < 8] for number in numbers] + [[False] * 2] * len(batch["inputs"])
     loss_on = [[True, True]] * len(gold) if on_pseudo else gold
     loss, nll, count = by_hand(model, batch, loss_on, predict_tag)
@@ -109,7 +109,7 @@ def test_the_skip_report_shows_both_targets():
     from t2t_ext.training import skip_report
 
     class Session:
-        """As much of a session as the report of a batch reads."""
+        """The part of a session that the report of a batch reads."""
 
         pipeline = make()[3]
         encoders = (type("Encoder", (), {"decode": staticmethod(lambda ids: " ".join(map(str, ids)))}),) * 2

@@ -1,4 +1,4 @@
-"""Warm start by name, and by piece where the vocabulary is another one."""
+"""Tests of warm starts: variables match by name, and embeddings by piece if the vocabulary differs."""
 
 import types
 
@@ -24,7 +24,7 @@ def other_encoder(toy_corpus):
 
 @pytest.fixture
 def origin(tmp_path, tiny_encoder):
-    """A run with a checkpoint: the row of piece i of its embedding is i."""
+    """Returns a run with a checkpoint in whose embedding all values of row i are i."""
     config = RunConfig(
         problem="translate_parallel_text",
         model="transformer",
@@ -117,7 +117,7 @@ def test_what_is_no_run_is_explained(tmp_path, kind):
 
 
 def test_a_run_that_is_missing_has_those_beside_it_suggested(origin):
-    (origin.path.with_name(origin.path.name + "y")).mkdir()  # is no run
+    (origin.path.with_name(origin.path.name + "y")).mkdir()  # is not a run
     name = origin.path.name
     for wrong in (origin.path.with_name(name + "x"), origin.path.with_name(name + "x") / "best"):
         with pytest.raises(UserError) as caught:
@@ -165,7 +165,7 @@ def warm_started(name, hparams, encoder, run):
 
 
 def run_of(path, encoder, hparams):
-    """A Transformer with random weights as a run with a checkpoint."""
+    """Returns a run with a checkpoint of a Transformer with random weights, and its arrays."""
     size = encoder.vocab_size
     model = registry.model("transformer")(hparams, source_vocab_size=size, target_vocab_size=size)
     model.build()
@@ -217,7 +217,10 @@ def test_a_synchronous_transformer_takes_everything_from_a_transformer(tmp_path,
                           "layer_1/feed_forward_frame/post_norm")],
 )  # fmt: skip
 def test_norms_of_views_begin_as_that_of_what_was_read(tmp_path, tiny_encoder, frames, before):
-    """Else the scale of keys and values would change at once, which the decoder has not learned."""
+    """New norms of views start as copies of the norm that the decoder read before.
+
+    Otherwise the scale of keys and values would change at once, to values that the decoder has not learned.
+    """
     hparams = registry.hparams("transformer_test").replace(use_target_space_embedding=False, **frames)
     run, old = run_of(tmp_path / "run", tiny_encoder, hparams)
     views_too = hparams.replace(source_view="gca", integration="soft")
@@ -234,7 +237,7 @@ def test_norms_of_views_begin_as_that_of_what_was_read(tmp_path, tiny_encoder, f
 
 
 def test_what_was_apart_does_not_become_one(tmp_path, tiny_encoder):
-    """Three matrices cannot be put into one; the user is told, since such a model starts with fresh embeddings."""
+    """Three embedding matrices are not merged into one: it starts fresh, and the report says so."""
     run, _ = run_of(tmp_path / "run", tiny_encoder, registry.hparams("transformer_test").replace(**THREE_MATRICES))
     size = tiny_encoder.vocab_size
     start = {"embedding/embeddings": np.zeros([size, 16], np.float32)}
@@ -257,7 +260,7 @@ POST_NORM = {"layer_preprocess_sequence": "none", "layer_postprocess_sequence": 
     ],
 )
 def test_continued_learning_takes_everything_from_a_transformer(tmp_path, tiny_encoder, model, hparams_set):
-    """Views are added to a trained Transformer; its longer training for comparison begins in the same way."""
+    """A model with views takes all weights from a trained Transformer, and so does its baseline, which trains on."""
     base = registry.hparams("transformer_test").replace(use_target_space_embedding=False, **POST_NORM)
     run, old = run_of(tmp_path / "run", tiny_encoder, base)
     views = {} if model == "transformer" else {"source_view": "gca", "integration": "soft"}
@@ -323,7 +326,7 @@ SCHEDULE_FREE = {"optimizer": "schedule_free_adam_w", "learning_rate_schedule": 
 
 @pytest.fixture
 def trained(origin):
-    """A checkpoint of step 30 with the state of Adam."""
+    """Returns the path of a checkpoint of step 30 with the state of Adam and averages."""
     training = {
         "step": np.array(30), "skipped/total": np.array(2), "skipped/in_a_row": np.array(1),
         "loss_scale/scale": np.array(512, np.float32), "loss_scale/finite_in_a_row": np.array(7),
@@ -337,7 +340,10 @@ def trained(origin):
 
 
 def test_what_is_kept_of_the_training_state(trained, tiny_encoder):
-    """Steps, and the moments of what was loaded as it is; others begin as zeros, and so do counts of what is over."""
+    """Keeping the training state keeps steps and the moments of loaded variables; other moments start at zero.
+
+    The counts of consecutive skipped steps and of the metrics window start at zero, too.
+    """
     start = fresh(tiny_encoder.vocab_size)
     arrays, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(trained), keep=True)
     counters = ("step", "skipped/total", "skipped/in_a_row", "loss_scale/finite_in_a_row")
@@ -385,7 +391,10 @@ def test_snapshots_are_kept_together_or_not_at_all(trained, tiny_encoder, count,
 
 
 def test_schedule_free_keeps_only_what_is_the_same_model(trained, tiny_encoder):
-    """A new variable's first values would be a part of the average of all steps for good."""
+    """Schedule-free training state is kept only if no variable is new.
+
+    The initial values of a new variable would remain part of the average of all steps.
+    """
     start = fresh(tiny_encoder.vocab_size)
     _, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(trained), keep=True)
     slots = {f"schedule_free/z/{name}": value for name, value in start.items()}

@@ -1,4 +1,4 @@
-"""How graph functions are traced and reused, from several threads, too."""
+"""Tests of how graph functions are traced and reused, also from several threads."""
 
 import concurrent.futures
 import threading
@@ -39,7 +39,7 @@ def test_threads_that_come_at_once_get_the_same_function(monkeypatch):
     barrier, real = threading.Barrier(4), tf.function
 
     def slow(*args, **kwargs):
-        barrier.wait(timeout=60)  # until all have found that there is none yet
+        barrier.wait(timeout=60)  # until all threads have found that no function exists yet
         return real(*args, **kwargs)
 
     monkeypatch.setattr(batches.tf, "function", slow)

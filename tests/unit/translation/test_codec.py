@@ -1,4 +1,4 @@
-"""What counts as an empty text, on the host and inside the graph."""
+"""Tests of what counts as an empty text, on the host and in the graph."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Which log-probabilities reranking goes by; two stand-ins for translators, no TensorFlow."""
+"""Tests of which log-probabilities reranking uses, with two stand-ins for translators and without TensorFlow."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""What a translator is, in words; what it can do, and the lines that it has nothing for."""
+"""Tests of a translator's description and abilities, and of the lines that it cannot translate."""
 
 import pytest
 import tensorflow as tf
@@ -35,7 +35,7 @@ def test_exports_have_constraints_where_the_search_takes_them(make_translator, s
 
 
 def test_lines_that_are_not_empty_and_get_no_translation_are_numbered(make_translator, monkeypatch):
-    """As where the model's probabilities are NaN: all places of the search's result are empty."""
+    """If the search finds nothing, as with NaN probabilities, the numbers of the non-empty lines are kept."""
     one = make_translator()
 
     def nothing_found(settings, sources, empty, **given):
@@ -58,7 +58,7 @@ def test_lines_that_are_not_empty_and_get_no_translation_are_numbered(make_trans
 
 
 def test_lines_that_are_not_empty_and_whose_translation_is_are_numbered(make_translator, monkeypatch):
-    """A model that prefers EOS to everything ends at once, until a minimum length forbids it."""
+    """A model that always prefers EOS gives empty translations, unless a minimum length forbids it."""
     one, longer = make_translator(beam_size=2), make_translator(beam_size=2, min_length=1)
     step = one.model.step
 
