@@ -172,7 +172,7 @@ def test_two_runs_do_not_share_a_folder(run, tmp_path, capsys):
     other = shutil.copytree(run, tmp_path / "other")
     assert command(other, *flags) == 2
     assert f"has the translations of the run {run.resolve()}, not of {other.resolve()}" in capsys.readouterr().err
-    shutil.rmtree(run)  # moved, for example
+    shutil.rmtree(run)  # as if it had been moved
     assert command(other, *flags) == 0
 
 

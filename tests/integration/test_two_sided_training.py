@@ -29,7 +29,7 @@ def data_dir(toy_corpus, toy_data, tmp_path_factory):
 
 
 def train(data, run, *, pseudo="two", hparams="", **more):
-    """Runs the command in this process: TensorFlow is imported only once."""
+    """Runs the command in this process, so that TensorFlow is imported only once."""
     given = {
         "problem": "translate_parallel_text" + ("" if pseudo == "none" else "_synchronous"),
         "model": "synchronous_transformer",

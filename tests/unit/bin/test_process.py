@@ -78,7 +78,7 @@ def test_an_interrupt_at_any_time_is_130_without_a_traceback(code):
 
 
 def test_an_interrupt_while_tensorflow_is_imported(tmp_path):
-    """An interrupt while TensorFlow is imported ends the process with 130, although C modules turn it into other errors."""
+    """An interrupt while TensorFlow is imported gives status 130, even if C modules turn it into other errors."""
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow" / "__init__.py").write_text(
         "import signal\n"

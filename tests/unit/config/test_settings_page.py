@@ -29,7 +29,7 @@ def test_the_page_is_up_to_date(make_tables):
 
 
 def test_every_setting_is_there_with_its_help(make_tables):
-    """The page lists, with help, all settings of the commands that train and translate, and of all registered models."""
+    """The page lists, with help, all settings of training, data generation, decoding and all registered models."""
     text = make_tables.PAGE.read_text(encoding="utf-8")
     classes = {type(registry.hparams(name)) for name in registry.hparams_names()}
     assert all(issubclass(each, HParams) for each in classes)

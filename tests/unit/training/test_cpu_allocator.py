@@ -1,4 +1,4 @@
-"""Tests of cpu_allocator.py."""
+"""Tests of the hint of cpu_allocator.py that another memory allocator would make training on CPUs faster."""
 
 import os
 import pathlib

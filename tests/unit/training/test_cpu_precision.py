@@ -1,4 +1,4 @@
-"""Tests of cpu_precision.py."""
+"""Tests of the hint of cpu_precision.py that another precision would make training on CPUs faster."""
 
 import pytest
 import tensorflow as tf
