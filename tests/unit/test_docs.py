@@ -105,7 +105,7 @@ def test_every_registered_name_is_documented(page, names):
 
 
 def test_the_pages_that_messages_name_exist():
-    """Messages name pages by their titles because users of an installed package can search for a title."""
+    """The pages that messages name exist under their titles, which users of an installed package can search for."""
     for name, title in pages._TITLES.items():
         assert text_of(f"docs/{name}.md").startswith(f"# {title}\n")
         assert pages.page(name) == f"the documentation's page '{title}' (docs/{name}.md of the sources)"

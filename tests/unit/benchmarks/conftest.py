@@ -1,4 +1,4 @@
-"""benchmarks/ is on the path of its tests; the modules of comparison.py, for all tests of it."""
+"""Puts benchmarks/ on the path for its tests, and provides the modules of comparison.py."""
 
 import importlib
 import pathlib
@@ -40,7 +40,7 @@ def book(benchmark):
 def make_plan(benchmark, book):
     def make(corpus="multi30k", *, all_rows=False, **more):
         plan = benchmark.Plan(FOLDER / "comparison.toml", corpus, book, **more)
-        if all_rows:  # of the main ones with every recipe of training
+        if all_rows:  # of the main rows, with every training recipe
             plan.variants = {name: {**each, "rows": ["*"]} for name, each in plan.variants.items()}
         return plan
 

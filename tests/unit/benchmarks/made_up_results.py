@@ -1,4 +1,4 @@
-"""Results of trainings for the tests of benchmarks/comparison.py, without any training."""
+"""Makes up results of trainings for the tests of benchmarks/comparison.py."""
 
 import random
 
@@ -6,7 +6,7 @@ REFERENCES = ["a b c d e f g h", "b c d e f g", "c d e f a b d e f g h a"] * 20
 
 
 def made_up(stores, job, bleu, loss=1.5, noise=0.2):
-    """A result: translations of three sentences, twenty times, with some words wrong."""
+    """Returns a result with twenty translations of each of three sentences, in which some words are wrong."""
     from sacrebleu.metrics import BLEU
 
     rng = random.Random(repr(job))

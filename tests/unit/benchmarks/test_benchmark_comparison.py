@@ -1,4 +1,4 @@
-"""benchmarks/comparison.py: grid and order, a queue of commands that only pretend, tests, stored results, tables."""
+"""Tests of benchmarks/comparison.py: grid and order, a queue of simulated commands, tests, stored results, tables."""
 
 import fnmatch
 import importlib
@@ -46,7 +46,7 @@ def test_every_recipe_is_a_row_of_one_family(make_plan, book):
 
 @pytest.mark.parametrize("more", [{}, {"full": True}, {"tune": False}])
 def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make_plan, plans, more):
-    """The whole queue with made-up scores: no more is trained than announced, each once, in a possible order."""
+    """With made-up scores, the whole queue trains no more than announced, each job once and after those it needs."""
     plan, done, rng = make_plan(**more), {}, random.Random(1)
     variants = list(plan.variants)
     first, later = plan.jobs({}, [1, 2, 3], variants)
@@ -84,8 +84,8 @@ def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make
 def test_only_some_rows_and_what_they_need(make_plan):
     plan = make_plan()
     jobs, later = plan.jobs({}, [1], ["plain"], ["comparison_cross_view_continued"])
-    assert {(job.row, job.variant) for job in jobs} == {(ROOT, "tuning")}  # it goes on from there, with its rate
-    assert (len(jobs), later) == (2, 4)  # two more of the grid, the Transformer and the row itself
+    assert {(job.row, job.variant) for job in jobs} == {(ROOT, "tuning")}  # the row continues from there, with its rate
+    assert (len(jobs), later) == (2, 4)  # two more cells of the grid, the Transformer, and the row itself
     jobs, later = plan.jobs({}, [1], ["plain"], ["comparison_full_dc"])
     assert {(job.row, job.variant) for job in jobs} == {("comparison_enc_dc", "tuning")}
     assert (len(jobs), later) == (2, 3)
@@ -101,7 +101,7 @@ def test_one_cell_of_every_family_comes_before_the_rest_of_the_grid(make_plan, p
     scores = tuned(plans, ROOT, {(0.2, 0.0075): 41.0, (0.3, 0.0075): 41.3})
     assert plan.cells(scores) == {}
     other = {plans.Job(ROOT, "plain", cell, 1): 43.0 for cell in [(0.3, 0.00375), (0.3, 0.015)]}
-    assert plan.cells(scores | other) == {}  # of rows: they say nothing about the grid
+    assert plan.cells(scores | other) == {}  # results of rows say nothing about the grid
 
 
 def test_seeds_of_the_main_claims_come_before_those_of_other_rows(make_plan):
@@ -122,7 +122,7 @@ def tuned(plans, row, scores):
 
 
 def test_rows_have_the_cell_that_their_family_is_tuned_to(make_plan, plans):
-    """The row that was tuned on goes on where its cell ended; others, other seeds and recipes begin anew."""
+    """The row that was tuned continues where its cell ended; other rows, seeds and recipes start anew."""
     plan, chosen = make_plan(), (0.3, 0.015)
     scores = tuned(plans, ROOT, {(0.2, 0.0075): 41.0, (0.3, 0.0075): 41.3, (0.3, 0.00375): 41.4, (0.3, 0.015): 41.6})
     assert plan.cells(scores) == {"Transformer": chosen}
@@ -167,9 +167,9 @@ def test_a_row_goes_on_with_the_run_of_its_cell(benchmark, make_plan, stores, pl
     row, grid = (plans.Job(ROOT, variant, cell, 1) for variant in ("plain", "tuning"))
     work.write_recipes([row, grid])
     work.prepare(row)
-    assert not work.folder(row).exists()  # no such run here: it begins anew
+    assert not work.folder(row).exists()  # the run of the cell is not here, so the row starts anew
     run = work.folder(grid) / "run"
-    assert run.parents[2] == work.folder(row).parents[1]  # with the data and teachers of rows
+    assert run.parents[2] == work.folder(row).parents[1]  # beside the data and teachers of rows
     (run / "checkpoints" / "model.ckpt-00000500").mkdir(parents=True)
     (run / "config.json").write_text("{}")
     work.folder(row).mkdir(parents=True)
@@ -178,7 +178,7 @@ def test_a_row_goes_on_with_the_run_of_its_cell(benchmark, make_plan, stores, pl
     assert run.is_dir()
     (run / "config.json").write_text("other")
     work.prepare(row)
-    assert (work.folder(row) / "run" / "config.json").read_text() == "{}"  # what has begun is left alone
+    assert (work.folder(row) / "run" / "config.json").read_text() == "{}"  # a row that has begun is left alone
 
 
 @pytest.mark.parametrize("corpus", ["multi30k", "iwslt14", "cldr"])
@@ -219,7 +219,7 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
 
 
 def test_a_corpus_without_a_grid(benchmark, stores, make_plan, tmp_path):
-    """Rates and dropout are those that families were tuned to on Multi30k; rows find the runs that they take."""
+    """Rate and dropout are those tuned for the families on Multi30k, and rows find the runs that they need."""
     plan, tuned_plan = make_plan("iwslt14_small"), make_plan()
     cells = tuned_plan.cells(stores.dev_scores(stores.Store(benchmark._RESULTS / "comparison_multi30k.json").records))
     jobs, later = plan.jobs({}, [1, 2, 3], ["plain"])
@@ -236,7 +236,7 @@ def test_a_corpus_without_a_grid(benchmark, stores, make_plan, tmp_path):
 
 
 def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, plans, tmp_path):
-    """Such as pseudo references by the plain Transformers, by those with SimCut, and by those of another seed."""
+    """Pseudo references of plain Transformers, of those with SimCut, and of another seed have separate places."""
     plan = make_plan(tune=False, all_rows=True)
     args = benchmark._parser().parse_args([f"--work_dir={tmp_path}", "--tmp_dir=RAW"])
     store = benchmark._comparison_store.Store(tmp_path / "r.json")
@@ -263,7 +263,7 @@ def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, p
 
 @pytest.mark.parametrize("hparams", ["", "hidden_size=16"])
 def test_results_of_both_precisions_go_together(benchmark, stores, make_plan, tmp_path, hparams):
-    """A training takes the precision that it is given; what its result is compared by does not have it."""
+    """A training uses the precision that it is given, but the settings by which results are compared omit it."""
     plan, found = make_plan(tune=False), {}
     for precision in ("float32", "mixed_bfloat16"):
         flags = [f"--work_dir={tmp_path}", "--tmp_dir=RAW", f"--precision={precision}", f"--hparams={hparams}"]
@@ -286,15 +286,15 @@ def test_results_of_both_precisions_go_together(benchmark, stores, make_plan, tm
 # === The queue ===
 
 
-TWO_SLOTS = ((0,), (0, 0))  # also on a machine of one core
+TWO_SLOTS = ((0,), (0, 0))  # also on a machine with only one core
 
 
 class Pretended:
-    """Commands that write down their cores; results that are made up."""
+    """Simulates trainings: the commands only write down their cores, and the results are made up."""
 
     def __init__(self, folder, stores, code="0"):
         self.root, self.code, self.stores, self.started, self.prepared = folder, code, stores, [], []
-        self.lost, self.came_out = set(), "0"  # whose runs are gone, and what their translations are when made again
+        self.lost, self.came_out = set(), "0"  # jobs whose runs are gone; digest of their translations if made again
 
     def prepare(self, job):
         self.prepared.append(job)
@@ -331,7 +331,7 @@ class Pretended:
 
 @pytest.fixture
 def queue_of(benchmark, make_plan, stores, tmp_path, monkeypatch):
-    """Makes a queue of the Transformer and the views, in one slot unless others are given."""
+    """Returns a function that makes a queue of the Transformer and the views, with one slot by default."""
     module = importlib.import_module("_comparison_queue")
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.05)
@@ -376,7 +376,7 @@ def test_rows_of_a_failed_training_wait_and_the_next_command_tries_again(queue_o
 
 @pytest.mark.parametrize("came_out", ["0", "1"])
 def test_a_run_that_is_gone_is_made_again_for_those_that_take_it(queue_of, came_out, capsys, stores):
-    """The stored result stays; where the translations are others now, that is stored and said."""
+    """The stored result stays; if the new translations differ, this is stored and reported."""
     queue_of()[0].run()
     queue, work, store = queue_of(only=("comparison_transformer_longer",))
     before = dict(store.records)
@@ -384,7 +384,7 @@ def test_a_run_that_is_gone_is_made_again_for_those_that_take_it(queue_of, came_
     work.lost, work.came_out = {*teachers, *(job for job in before if job.row != ROOT)}, came_out
     queue.run()
     assert [job.row for job in work.started] == [ROOT, "comparison_transformer_longer"] * 2
-    assert work.started[::2] == teachers  # not the views', which none of these takes
+    assert work.started[::2] == teachers  # not those of the views, which no wanted training needs
     output = capsys.readouterr().out
     assert "again: its run is gone, and others take it" in output
     assert ("OTHER translations" in output) is (came_out == "1")
@@ -416,7 +416,7 @@ def test_an_unexpected_error_ends_no_other_training(queue_of, capsys):
 
 
 def test_a_cell_that_diverges_is_a_result(queue_of, benchmark, make_plan, differences, tmp_path, monkeypatch, capsys):
-    """A rate that is too high is not chosen; what else the family needs is trained."""
+    """A cell with too high a rate is not chosen, and the other trainings of the family continue."""
     code = "if '0.015' in sys.argv[1]: pathlib.Path(sys.argv[1]).with_name('diverged').touch(); sys.exit('not finite')"
     queue, work, store = queue_of(code)
     queue.run()
@@ -437,7 +437,7 @@ def test_a_cell_that_diverges_is_a_result(queue_of, benchmark, make_plan, differ
 
 
 def test_one_training_at_a_time_works_on_a_stage(queue_of):
-    """Two trainings that would do the same (here: of one row) are not started side by side."""
+    """Trainings that need the same unfinished stage (here: of one row) do not run side by side."""
     queue, _work, _ = queue_of("time.sleep(0.2)", only=[ROOT], cores=TWO_SLOTS)
     together = []
     original = queue._started
@@ -452,7 +452,7 @@ def test_one_training_at_a_time_works_on_a_stage(queue_of):
 
 
 def test_what_waits_for_a_stage_starts_when_the_stage_is_done(queue_of, tmp_path):
-    """The second training needs the data that the first one makes, not the first one's end."""
+    """The second training waits only for the data that the first one makes, not for the end of the first."""
     data, other = tmp_path / "data", tmp_path / "other"
     wait = f"until = time.monotonic() + 30\nwhile not pathlib.Path({str(other)!r}).exists(): "
     code = (
@@ -483,7 +483,7 @@ def test_an_interrupted_queue_ends_its_trainings(queue_of, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells the trainings")
 def test_trainings_of_a_killed_queue_end(tmp_path):
-    """After kill -9 nothing is left that the next command would meet."""
+    """After kill -9 of the queue, no training is left that could collide with the next command."""
     code = f"""
 import sys, time, types, pathlib
 sys.path.insert(0, {str(FOLDER)!r})
@@ -515,12 +515,12 @@ def test_results_are_on_the_disk_at_once(stores, plans, tmp_path):
     job, other = (plans.Job("comparison_enc_dc", "plain", (0.2, 0.0075), seed) for seed in (1, 2))
     elsewhere = stores.Store(path)
     store.add(made_up(stores, job, 40.0))
-    elsewhere.add(made_up(stores, other, 41.0))  # another command's result stays
+    elsewhere.add(made_up(stores, other, 41.0))  # the result of another command stays
     store.add(made_up(stores, job, 42.0))
     again = stores.Store(path)
     assert [record["test"]["BLEU"] for record in again.records.values()] == [42.0, 41.0]
     assert list(again.records) == [job, other]
-    assert len(path.read_text().splitlines()) == 4  # a line each
+    assert len(path.read_text().splitlines()) == 4  # one line per result
     again.check(job, {"train --a": "1"})
     with pytest.raises(stores.UserError, match="train --a: '1', now '2'"):
         again.check(job, {"train --a": "2"})
@@ -533,7 +533,7 @@ def test_results_are_on_the_disk_at_once(stores, plans, tmp_path):
 
 
 def write_run(folder, steps, bleus, command="translate-all"):
-    """A run of so many updates, half a minute for ten, with its checkpoint."""
+    """Writes a run of `steps` updates, each ten of which take half a minute, with its checkpoint."""
     run = folder / "run"
     checkpoint = run / "checkpoints" / f"model.ckpt-{steps:08d}"
     checkpoint.mkdir(parents=True)
@@ -567,7 +567,7 @@ def write_scores(stage, bleu):
 
 @pytest.mark.parametrize("row", ["comparison_cross_view_continued", "comparison_rerank"])
 def test_result_of_a_training(benchmark, stores, plans, book, tmp_path, monkeypatch, row):
-    """Minutes of first weights are counted and told apart; reranking has its parts' parameters, and trains nothing."""
+    """Minutes of first weights count and are listed separately; reranking has its parts' parameters and no training."""
     options = benchmark.plans.Options(work_dir=tmp_path, seeds=(2,))
     recipe = book.recipe(row)
     stages = benchmark.plans.plan(recipe, book, options)
@@ -623,7 +623,7 @@ def test_differences_over_seeds(differences, stores, plans):
 
 
 def test_three_seeds_are_not_three_times_as_many_sentences(differences, stores, plans):
-    """The same translations three times: p stays what it is of one seed."""
+    """Three copies of the same translations have the p of a single seed."""
     good, bad = (counts_of(stores, plans, noise, 1) for noise in (0.18, 0.2))
     one = differences.difference({1: good}, {1: bad})
     three = differences.difference(dict.fromkeys((1, 2, 3), good), dict.fromkeys((1, 2, 3), bad))
@@ -658,7 +658,7 @@ def test_dry_run_lists_what_is_done(benchmark, tmp_path, capsys, stores, make_pl
     said = capsys.readouterr().out
     assert "8 trainings, 0 of them done already" in said
     assert "to do comparison_enc_dc.tuning.dropout0.2.rate0.0075, seed 1" in said
-    assert not (tmp_path / "multi30k").exists()  # a queue at work there keeps its recipes
+    assert not (tmp_path / "multi30k").exists()  # a queue that works there keeps its recipes
     job = make_plan().jobs({}, [1], ["plain"], ["comparison_enc_dc"])[0][0]
     stores.Store(tmp_path / "r.json").add(made_up(stores, job, 40.0))
     assert benchmark.main(flags) != 0

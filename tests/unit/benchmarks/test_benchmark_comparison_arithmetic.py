@@ -1,4 +1,4 @@
-"""What benchmarks/comparison.py computes by itself: the grid's search and the tests of differences."""
+"""Tests of what benchmarks/comparison.py computes itself: the search of the grid and the tests of differences."""
 
 import importlib
 import pathlib
@@ -62,7 +62,7 @@ def test_bleu_without_its_brevity_penalty_is_sacrebleus(differences):
 
 
 def alike(right):
-    """Counts of ten sentences of 100 words, so many of which are right."""
+    """Returns the counts of ten sentences of 100 words, of which `right` words are correct."""
     return np.tile([100.0, 100, right, right - 1, right - 2, right - 3, 100, 99, 98, 97], (10, 1))
 
 
@@ -71,21 +71,21 @@ def seeds_of(*rights):
 
 
 def test_interval_has_the_seeds_variance(differences):
-    """Where all sentences of a seed are alike, what varies is the seeds' mean: by the sample variance over n."""
+    """If the sentences of a seed are all alike, only the seeds vary: by their sample variance over n."""
     control, system = seeds_of(40, 50, 60), seeds_of(45, 60, 66)
     variances = [each.variance for each in map(differences.spread, (control, system))]
     scores = [[differences.bleu(each.sum(axis=0)) for each in seeds.values()] for seeds in (control, system)]
     assert variances == pytest.approx(np.var(scores, axis=1, ddof=1))
     found = differences.difference(system, control)
     assert (found.high - found.low) / 2 == pytest.approx(2.776 * np.sqrt(sum(variances) / 3), rel=0.1)  # t of 4 degrees
-    # Of many systems that differ more, their mean counts, with their degrees of freedom.
+    # With a pool of many systems that vary more, their mean variance and their degrees of freedom count.
     pool = [differences.Spread(4 * sum(variances), 0.0, 2)] * 50
     found = differences.difference(system, control, pool=pool)
     assert (found.high - found.low) / 2 == pytest.approx(1.984 * np.sqrt(8 * sum(variances) / 3), rel=0.1)
 
 
 def test_seeds_that_share_a_run_are_pairs(differences):
-    """Systems that are better by as much in every seed, however much the seeds differ."""
+    """If systems share a run per seed, a gain that is equal in every seed counts, however much the seeds differ."""
     control, system = seeds_of(40, 50, 60), seeds_of(42, 52, 62)
     own = differences.spread(system, control)
     assert own.variance < differences.spread(system).variance / 100
@@ -97,7 +97,7 @@ def test_seeds_that_share_a_run_are_pairs(differences):
 
 
 def test_what_sentences_explain_of_the_seeds_differences_is_not_counted_twice(differences, stores, plans):
-    """Translations by chance of one quality: as much variance as the draw of sentences has, and no more."""
+    """If translations of one quality differ only by chance, their variance equals that of drawing sentences."""
     spreads = [
         differences.spread({seed: counts_of(stores, plans, 0.3, 100 * row + seed) for seed in (1, 2, 3)})
         for row in range(40)
@@ -109,7 +109,7 @@ def test_what_sentences_explain_of_the_seeds_differences_is_not_counted_twice(di
 
 
 def test_errors_of_the_first_kind(differences, monkeypatch, capsys):
-    """Randomization, and all tests of one seed, find differences where seeds are far apart, and none otherwise."""
+    """If seeds differ much, randomization and all tests of one seed find false differences; otherwise no test does."""
     null = importlib.import_module("comparison_null")
     for name in ("SAMPLES", "TRIALS"):
         monkeypatch.setattr(differences, name, 500)

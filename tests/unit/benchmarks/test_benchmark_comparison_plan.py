@@ -1,4 +1,4 @@
-"""benchmarks/_comparison_plan.py: which seed an ablation has."""
+"""Tests of benchmarks/_comparison_plan.py: the seed of each ablation."""
 
 import pytest
 
@@ -11,13 +11,13 @@ OTHER = "comparison_enc_dc_kernel_3"
     ("corpus", "seeds", "expected"),
     [
         ("multi30k", [1, 2, 3], {WARM: 1, LARGER: 1, OTHER: 2}),
-        ("multi30k", [3, 2], {WARM: 2, LARGER: 2, OTHER: 2}),  # the one that the corpus names is not wanted
+        ("multi30k", [3, 2], {WARM: 2, LARGER: 2, OTHER: 2}),  # seed 1, which the corpus names, is not requested
         ("multi30k", [3], {WARM: 3, LARGER: 3, OTHER: 3}),
-        ("tatoeba", [1, 2, 3], {WARM: 2}),  # it names none
+        ("tatoeba", [1, 2, 3], {WARM: 2}),  # this corpus names no seeds for ablations
     ],
 )
 def test_seeds_of_ablations(make_plan, corpus, seeds, expected):
-    """Seed 1 of most rows is the best of their grid; where teachers or first weights of it are at hand, it is taken."""
+    """Ablations use seed 2, as seed 1 of most rows is the best of its grid; a corpus can name seed 1 for some."""
     plan = make_plan(corpus, tune=False)
     jobs, later = plan.jobs({}, seeds, ["plain"], list(expected))
     assert {job.row: job.seed for job in jobs if job.row in expected} == expected

@@ -1,4 +1,4 @@
-"""benchmarks/comparison.py: the table of README.md, and that of conclusions in docs/comparison.md."""
+"""Tests of benchmarks/comparison.py: the table of README.md, and the table of conclusions in docs/comparison.md."""
 
 import dataclasses
 import importlib
@@ -41,7 +41,7 @@ def quick(modules, monkeypatch):
 
 
 def test_readme_has_the_stored_results(quick, readme, plan, records):
-    """But for what is drawn at random, which with all samples takes a minute."""
+    """Values drawn at random are not compared, since computing them with all samples takes a minute."""
 
     def certain(table):
         lines = [line.split(" | ") for line in table.strip().splitlines()]
@@ -88,7 +88,7 @@ def test_the_table_says_how_far_it_is_to_be_trusted(quick, readme, plan, records
     score = f"{record['test']['BLEU']:.2f}"
     assert f"| Transformer | {score} ± 0.00 |" in lines
     assert "Mean and standard deviation of 1 to 3 seeds. Differences are over the seeds that both rows have" in lines
-    assert " Rate and dropout are not tuned yet for layer-wise coordination. " in lines  # no other row is in the table
+    assert " Rate and dropout are not tuned yet for layer-wise coordination. " in lines  # the table has no other row
     low = min((each for each in records.values() if "test" in each), key=lambda each: each["test"]["BLEU"])
     below = {dataclasses.replace(job, row=coordination.row, variant="plain", seed=seed): low for seed in (1, 2, 3)}
     tuned |= {dataclasses.replace(each, row=coordination.row): found for each, found in tuned.items()}
@@ -98,7 +98,7 @@ def test_the_table_says_how_far_it_is_to_be_trusted(quick, readme, plan, records
 
 
 def test_the_page_has_the_conclusions_of_the_stored_results(quick, modules, plan, records):
-    """But for what is drawn at random."""
+    """Values drawn at random are not compared."""
     claims = modules["_comparison_claims"]
     begin, end = claims.marks(plan)
     written = (ROOT / "docs" / "comparison.md").read_text().partition(begin)[2].partition(end)[0]
@@ -142,7 +142,7 @@ def test_conclusions(quick, modules, monkeypatch, plan, records, tmp_path):
     assert lines[7].endswith(" |  | **above** |")
     said = f"Of the {len(plan.pairs()[1])} other pairs that are tested the table has the 1 that hold"
     assert said in " ".join(lines[8:])
-    # A row and its control that no paper orders.
+    # A row and its control whose order no paper claims.
     lines, made = table(transformer=high, transformer_enc_dc_size=low)
     page = tmp_path / "page.md"
     page.write_text("\n".join(claims.marks(plan)))

@@ -1,4 +1,4 @@
-"""benchmarks/comparison.py: tables and conclusions from stored results."""
+"""Tests of benchmarks/comparison.py: tables and conclusions from stored results."""
 
 import pytest
 from made_up_results import counts_of, made_up
@@ -13,7 +13,7 @@ def reports(benchmark):
 
 @pytest.fixture
 def full_store(make_plan, stores, plans, tmp_path):
-    """Results of a few rows with three seeds, of an ablation, and of the grid."""
+    """Returns a store with results of a few rows with three seeds, of an ablation, and of the grid."""
     store = stores.Store(tmp_path / "docs" / "results" / "comparison_multi30k.json")
     noises = {ROOT: 0.3, "comparison_cross_view": 0.1, "comparison_enc_dc": 0.3, "comparison_layer_coordination": 0.6}
     for row, noise in noises.items():
@@ -50,7 +50,7 @@ def test_report_from_stored_results_alone(benchmark, differences, full_store, tm
     assert lines["Layer-wise coordination (He et al. 2018)"].endswith("**below** |")
     assert lines["Enc-DC (Ampomah et al. 2021)"].endswith("no difference shown |")
     assert "| 22 | Dec-DC |" not in page
-    # What ended early is compared with what did so, too.
+    # Runs that ended early are compared with runs that ended early, too.
     assert "| 1 | 31.00 | 1 | +" in lines["Full-DC †"]
     assert lines["Full-DC †"].endswith("too few seeds |")
     assert "| Dec-DC | 1,896,448 | 34.00 | 33.00 | 5 |" in page
@@ -98,7 +98,7 @@ def test_further_seeds_are_in_the_table_of_other_seeds_alone(
 
 
 def test_what_a_difference_owes_to_the_length(make_plan, stores, plans, reports):
-    """The same translations beside longer references: less BLEU, by the penalty alone."""
+    """If only the references are longer, the difference in BLEU comes from the brevity penalty."""
     plan, records = make_plan(tune=False), {}
     for row, longer in ((ROOT, 0), ("comparison_enc_dc", 2)):
         job = plans.Job(row, "plain", (), 1)
@@ -118,14 +118,14 @@ def test_what_a_difference_owes_to_the_length(make_plan, stores, plans, reports)
 
 
 def test_what_another_recipe_changes(make_plan, stores, plans, reports):
-    """Each row beside itself, with the seeds that both recipes have."""
+    """Each row is compared with itself under the other recipe, with the seeds that both have."""
     plan, records = make_plan(tune=False), {}
     for row, variant, seed, noise in (
         (ROOT, "plain", 1, 0.3),
         (ROOT, "plain", 2, 0.5),
         (ROOT, "best", 1, 0.3),
         ("comparison_enc_dc", "plain", 2, 0.1),
-        ("comparison_enc_dc", "best", 1, 0.1),  # no seed that both have
+        ("comparison_enc_dc", "best", 1, 0.1),  # the recipes have no seed in common
         ("comparison_layer_coordination", "plain", 1, 0.6),
         ("comparison_layer_coordination", "best", 1, 0.1),
     ):
@@ -145,7 +145,7 @@ def test_what_another_recipe_changes(make_plan, stores, plans, reports):
 
 
 def test_the_first_cell_is_shown_until_a_row_is_trained(make_plan, stores, plans, reports, tmp_path):
-    """All rows that ended early have equal settings, also where another cell is better by now."""
+    """All rows that ended early are shown with equal settings, even if another cell is better by then."""
     plan, store = make_plan(), stores.Store(tmp_path / "results.json")
     cells = [(dropout, 0.0075) for dropout in (0.2, 0.3)] + [(0.3, rate) for rate in (0.00375, 0.015)]
 
@@ -171,7 +171,7 @@ def test_the_first_cell_is_shown_until_a_row_is_trained(make_plan, stores, plans
     ],
 )
 def test_what_is_concluded(reports, pairs, differences, bootstrap, randomization, seeds, said):
-    """Both tests must find it, corrected for the number of all tests, also of those that have not seeds enough yet."""
+    """Both tests must find a difference, corrected for the number of all tests, including those with too few seeds."""
     tests = [differences.Difference(1.0, 0.1, 2.0, *pair, seeds) for pair in zip(bootstrap, randomization, strict=True)]
     tests.append(differences.Difference(1.0, 0.1, 2.0, 0.0, 0.0, 1))  # one seed
     enough = [p if test.seeds >= 3 else None for test, p in zip(tests, pairs.corrected(tests), strict=True)]
@@ -206,7 +206,7 @@ def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, diffe
     looks = [pictures._style(plan, "plain", row) for row in made["plain"] if row.main]
     assert len({(look["color"], look["marker"]) for look in looks}) == len(looks) > 14
     fillings = [str(pictures._filling(plan, variant)) for variant in plan.variants]
-    assert len(set(fillings)) == len(fillings) > 2  # the recipes of training look different
+    assert len(set(fillings)) == len(fillings) > 2  # the training recipes look different
     assert pictures.costs(plan, made).startswith(b"\x89PNG")
     assert pictures.differences(plan, made["plain"][:1]) is None  # the Transformer has no control
     assert pictures.differences(plan, made["plain"]).startswith(b"\x89PNG")
@@ -215,7 +215,7 @@ def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, diffe
 def test_rows_of_one_size_stand_side_by_side(reports):
     pictures = reports._comparison_figures
     places, bands = pictures._columns([2.41e6, 4.8e6, 2.40e6, 2.80e6, 2.42e6], [42.0, 43.0, 41.0, 44.0, 43.0])
-    assert places == [2.0, 7.0, 1.0, 5.0, 3.0]  # by BLEU within a size, and a gap between two
+    assert places == [2.0, 7.0, 1.0, 5.0, 3.0]  # ordered by BLEU within a size, with a gap between sizes
     assert [(band.left, band.right, round(band.size)) for band in bands] == [
         (1.0, 3.0, 2_410_000),
         (5.0, 5.0, 2_800_000),
@@ -234,7 +234,7 @@ def test_a_label_is_where_nothing_else_is(reports):
         figure.draw_without_rendering()
         pictures._label(axes, [(5.0, 5.0, 1.0, "1"), (5.0, 6.4, 0.0, "2"), (1.0, 1.0, 0.0, "3")])
         first, second, third = (each.xyann for each in axes.texts)
-    assert first[1] < 10  # beside its point, as the second one is above its bar
+    assert first[1] < 10  # beside its point, since the second point is above its error bar
     assert second == third == (-2.6, 5.0)
     assert pictures._overlap((0, 0, 2, 2), (1, 1, 5, 5)) == 1
     assert pictures._overlap((0, 0, 2, 2), (3, 0, 5, 5)) == 0
@@ -243,8 +243,8 @@ def test_a_label_is_where_nothing_else_is(reports):
 def test_published_differences_have_the_sign_of_the_row(make_plan):
     plan = make_plan()
     assert plan.published("comparison_layer_coordination") == (2.21, "IWSLT14 De-En")
-    assert plan.published("comparison_transformer_r2l") == (-0.59, "WMT14 En-De")  # in the paper: the other one above
-    assert plan.published("comparison_cross_view_continued") == (1.2, "IWSLT14 De-En")  # to what continues likewise
+    assert plan.published("comparison_transformer_r2l") == (-0.59, "WMT14 En-De")  # the paper has the reverse order
+    assert plan.published("comparison_cross_view_continued") == (1.2, "IWSLT14 De-En")  # the baseline continues, too
     assert plan.published("comparison_transformer_longer") is None
 
 

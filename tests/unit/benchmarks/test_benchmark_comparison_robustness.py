@@ -1,4 +1,4 @@
-"""benchmarks/comparison.py: the tested pairs by other measures, and from other seeds."""
+"""Tests of benchmarks/comparison.py: the tested pairs by other measures, and with other seeds."""
 
 import importlib
 import re
@@ -13,7 +13,7 @@ ROOT, LWC, ENC_DC, FULL_DC = (
 
 @pytest.fixture
 def runs(stores, plans):
-    """Three seeds of three rows, two of another; the development set has the words of the test set."""
+    """Returns three seeds of three rows and two of another; the dev set has the counts of the test set."""
     found = {}
     for row, noise, seeds in (
         (ROOT, 0.3, (1, 2, 3)),
@@ -102,7 +102,7 @@ def test_further_seeds_come_last_and_with_all_seeds_alone(make_plan):
 
 
 def test_as_many_seeds_give_the_same_interval(runs, stores, differences):
-    """Means of all seeds are tested as pairs of seeds are, where both have the same ones."""
+    """If both rows have the same seeds, means of all seeds are tested like pairs of seeds."""
     counts = [
         {seed: stores.unpack(run["test"]["counts"], 60) for seed, run in runs[row].items()} for row in (LWC, ROOT)
     ]

@@ -1,4 +1,4 @@
-"""What is stored and told of the models that make pseudo references for rows of benchmarks/comparison.py."""
+"""Tests of what benchmarks/comparison.py stores and reports about the models that make pseudo references."""
 
 import importlib
 import types
@@ -15,7 +15,7 @@ def teachers(benchmark):
 
 
 def stages_with(tmp_path, weights):
-    """A stage whose pseudo references are made: of 100 pairs, with figures that tell splits and directions apart."""
+    """Returns stages whose pseudo references of 100 pairs are made; the figures differ by split and direction."""
 
     def split(bleu):
         numbers = {"made": 98, "mean_length": 9.0, "mean_gold_length": 10.0, "identical_to_gold": 49,

@@ -1,4 +1,4 @@
-"""What benchmarks/comparison.py says of the time that is left."""
+"""Tests of the remaining time that benchmarks/comparison.py reports."""
 
 import importlib
 
@@ -15,7 +15,7 @@ def time(benchmark):
 
 @pytest.fixture
 def minutes_left(time, stores, plans):
-    """Function (what waits, ...) -> minutes; row a took 9,000 updates in 25 minutes, row b 4,000 in 20."""
+    """Returns a function (waiting jobs, ...) -> minutes; row a took 9,000 updates in 25 minutes, row b 4,000 in 20."""
 
     def job(row, seed=2, variant="plain"):
         return plans.Job(row, variant, CELL, seed)
@@ -50,11 +50,11 @@ def test_trainings_that_wait_take_what_others_of_their_row_took(minutes_left):
     assert minutes_left(("a",), ("b",), ("a", 3), slots=2) == (25 + 20 + 25) / 2
     assert minutes_left(("a",), ("rerank",), slots=2) == 25, "the longest one is not divided"
     assert minutes_left(("a", 2, "best")) == 50.0
-    assert minutes_left(("no such row",), later=1) == 2 * 20  # as long as most
+    assert minutes_left(("no such row",), later=1) == 2 * 20  # as long as most trainings
 
 
 def test_one_that_runs_goes_on_as_fast_as_until_now(minutes_left):
-    # Half as fast as the stored one of its row: 3,000 of 9,000 updates in 50/3 minutes.
+    # Half as fast as the stored training of its row: 3,000 of 9,000 updates in 50/3 minutes.
     half = {"a": (1000, 3000, 50 / 3)}
     assert minutes_left(running=half) == pytest.approx(100 / 3)
     assert minutes_left(("b",), running=half) == pytest.approx(100 / 3 + 40), "what waits is as slow"

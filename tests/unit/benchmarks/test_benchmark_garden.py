@@ -1,4 +1,4 @@
-"""The arithmetic of benchmarks/garden.py, against the products that the models really compute."""
+"""Tests of the arithmetic of benchmarks/garden.py, compared with the matrix products that the models compute."""
 
 import contextlib
 import importlib
@@ -24,7 +24,7 @@ def arithmetic(benchmark):
 
 @contextlib.contextmanager
 def products():
-    """Notes the shapes [..., n, k, m] of all products of matrices that are computed eagerly."""
+    """Yields a list that collects the shapes [..., n, k, m] of all matrix products that are computed eagerly."""
     from tensorflow.python.framework import op_callbacks
 
     found = []
@@ -78,7 +78,7 @@ def test_multiplications_of_training(arithmetic, name, changes):
     inputs, targets = (rng.integers(5, VOCAB, [2, length]).astype(np.int32) for length in (SOURCE, TARGET))
     with products() as found:
         model(inputs, targets)
-    # A convolution is computed as a product with a band matrix, whose zeros are not arithmetic.
+    # A convolution is computed as a product with a band matrix, whose zeros do not count.
     bands = [shape for shape in found if len(shape) == 6]
     counted = sum(math.prod(shape) for shape in found) - sum(math.prod(shape) for shape in bands)
     taps = 0
@@ -107,12 +107,12 @@ def test_multiplications_of_decoding(arithmetic, name, changes):
 
 
 def is_band(shape, length):
-    """Whether a product is that of the encoder's convolution: [B, stretches, H, n, w, d]."""
+    """Returns whether a product has the shape of the encoder's convolution: [B, stretches, H, n, w, d]."""
     return len(shape) == 6 and shape[3] == shape[4] == length
 
 
 def test_layer_coordination_beside_the_transformer(benchmark, arithmetic):
-    """What the published sizes come to: 84 and 168 squares of the width a step, about 1.85 times in training."""
+    """Layer coordination needs 168 squares of the width per step instead of 84, and twice the training arithmetic."""
     first, second = (
         benchmark.hparams_of(name, "transformer_iwslt_small", "float32")
         for name in ("transformer", "layer_coordination")
@@ -146,7 +146,7 @@ def test_what_is_measured_has_the_published_sizes(benchmark):
 
 
 def test_table_of_all_models(benchmark):
-    """Rows of a report with the speeds measured beside it; reranking, which is two runs, has none."""
+    """A row of a report shows the measured speeds; reranking has none because it consists of two runs."""
     made = importlib.import_module("_garden_table")
     figures = [{"name": "test", "mean": 21.0}, {"name": "parameters", "mean": 2e6}]
     report = {

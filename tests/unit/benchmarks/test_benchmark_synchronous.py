@@ -1,4 +1,4 @@
-"""The arithmetic of benchmarks/synchronous.py."""
+"""Tests of the arithmetic of benchmarks/synchronous.py."""
 
 import importlib
 import math
@@ -11,7 +11,7 @@ FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
 
 @pytest.mark.parametrize("name", ["transformer", "synchronous_transformer", "asynchronous_transformer"])
 def test_multiplications_are_those_of_the_graph(name):
-    """Counted in the products of the graph of a forward pass over two sentences of 7 and 5 tokens."""
+    """The formula agrees with the products in a forward pass over two pairs of 7 source and 5 target tokens."""
     import tensorflow as tf
 
     from t2t_ext import registry
@@ -47,6 +47,6 @@ def test_the_ratio_at_the_benchmarks_size():
 
 
 def test_ratios_are_medians_over_the_rounds():
-    """What slows one round down is in both times of its ratio."""
+    """A round that is slow affects both times of its ratio."""
     seconds = {"first": [2.0, 90.0, 2.0], "other": [4.0, 180.0, 1.0]}
     assert importlib.import_module("_speed").ratios(seconds, {"first": 1, "other": 1}) == {"first": 1.0, "other": 0.5}

@@ -1,4 +1,4 @@
-"""benchmarks/time_to_quality.py: curves from small logs, a queue with a trainer that only pretends, and a real run."""
+"""Tests of benchmarks/time_to_quality.py: curves from small logs, a queue with a simulated trainer, and a real run."""
 
 import dataclasses
 import importlib
@@ -45,7 +45,7 @@ def write_run(folder, *records):
 
 
 def rising(folder, bleus, minutes=1.0):
-    """A run of 60 updates between evaluations that take so many minutes."""
+    """Writes a run with an evaluation every 60 updates, which take the given number of minutes."""
     records = []
     for number, bleu in enumerate(bleus, 1):
         records += [window(60 * number, 60 * minutes, 100 / minutes), evaluation(60 * number, bleu)]
@@ -62,7 +62,7 @@ def test_minutes_and_tokens_of_a_run(curves, tmp_path):
         evaluation(120, 20.0, 12.0), evaluation(150, 30.0),
     )  # fmt: skip
     with open(run / "metrics.jsonl", "a") as file:
-        file.write('{"kind": "train", "st')  # being written
+        file.write('{"kind": "train", "st')  # a line that is still being written
     found = curves.read_run(run)
     assert (found.name, found.updates, found.minutes) == ("mine", 120, pytest.approx(2.0))
     first, second, third = found.points
@@ -81,7 +81,7 @@ def test_a_loss_that_is_no_number_is_null_in_the_log(curves, tmp_path):
 
 
 def test_a_pause_is_no_training(curves, tmp_path):
-    """The process was stopped for half an hour in the third minute; a window that is just slow counts."""
+    """A stop of the process for half an hour in the third minute does not count; a merely slow window does."""
     windows = [window(60, 60.0), window(120, 60.0), window(180, 1860.0, 100 / 31), window(240, 600.0, 10.0)]
     found = curves.read_run(write_run(tmp_path / "mine", *windows, window(300, 60.0), evaluation(300, 10.0)))
     assert (found.minutes, found.points[0].minutes) == pytest.approx((14.0, 14.0))
@@ -100,7 +100,7 @@ def test_first_evaluation_and_interpolated(curves, tmp_path):
     assert (between.minutes, between.tokens) == pytest.approx((1.75, 6300))
     assert (between.updates, between.bleu) == (105, 25.0)
     assert curves.reached(points, 5.0, interpolated=True).minutes == pytest.approx(0.5)
-    assert curves.reached(points, 40.0).updates == 240  # 20 after 30 does not take 30 back
+    assert curves.reached(points, 40.0).updates == 240  # a later drop to 20 does not undo the 30 that was reached
     assert curves.reached(points, 50.1) is None
 
 
@@ -134,7 +134,7 @@ def test_log_of_fairseq(curves, tmp_path):
     assert [(point.updates, point.bleu) for point in run.points] == [(20, 12.5), (40, 25.0)]
     assert [point.minutes for point in run.points] == pytest.approx([2.0, 4.0])
     assert [point.minutes_counted for point in run.points] == pytest.approx([2.5, 5.5])
-    assert run.points[0].tokens == pytest.approx(2000)  # when it was validated, its last ten were not logged yet
+    assert run.points[0].tokens == pytest.approx(2000)  # at this validation, the last ten updates had not been logged
     assert run.points[1].tokens == pytest.approx(4400)
     assert (run.updates, run.minutes) == (30, pytest.approx(3.0))
     (tmp_path / "without").write_text("\n".join(line for line in FAIRSEQ.splitlines() if "valid" not in line))
@@ -279,7 +279,7 @@ leave(0)
 
 @pytest.fixture
 def pretending(benchmark, tmp_path, monkeypatch):
-    """Commands are carried out by a program that only pretends: half a minute for ten updates, BLEU a tenth of them."""
+    """Returns a function that runs commands with a simulated trainer: 10 updates in half a minute, BLEU updates/10."""
     program = tmp_path / "pretender"
     program.write_text(PRETENDER.format(python=sys.executable))
     program.chmod(0o755)
@@ -325,7 +325,7 @@ def test_ends_with_the_minutes_and_continues(pretending, tmp_path, capsys):
     assert first["ended"] == "minutes"
     [saved] = (tmp_path / "w" / "a" / "seed1" / "run" / "checkpoints").iterdir()
     last = first["points"][-1]["updates"]
-    assert saved.name == f"model.ckpt-{last:08d}"  # evaluated where it was stopped
+    assert saved.name == f"model.ckpt-{last:08d}"  # evaluated at the update where it was stopped
     assert 30 <= last < 100
     assert pretending("--minutes=1.5") == 0  # done already
     assert "1 trainings, 1 of them done already" in capsys.readouterr().out
@@ -355,7 +355,7 @@ def test_resumes_after_an_interruption(pretending, tmp_path, capsys):
     assert pretending("--updates=200") == 0
     found = result(tmp_path)
     assert [point["updates"] for point in found["points"]] == list(range(20, 201, 20))
-    assert found["startup_seconds"] == 1.5  # of the first start
+    assert found["startup_seconds"] == 1.5  # the time of the first start
 
 
 def test_first_weights_of_another_recipe_take_their_time(pretending, tmp_path, capsys):
@@ -431,7 +431,7 @@ def test_compares_finished_runs(benchmark, tmp_path, capsys):
         "| fairseq | 1.00 | 1.00 | - |",
     ]  # fmt: skip
     assert "| slow | 2.00 | 4.00 | 6.00 |" in text
-    assert "| fast | 1.10 | 1.10 | 2.20 |" in text  # counted
+    assert "| fast | 1.10 | 1.10 | 2.20 |" in text  # includes evaluations
     assert "at the first evaluation that reaches it" in text
     assert (tmp_path / "made" / "beside.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg " in (tmp_path / "made" / "beside.html").read_text()

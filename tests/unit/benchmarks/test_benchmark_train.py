@@ -1,4 +1,4 @@
-"""The arithmetic of benchmarks/train.py."""
+"""Tests of the arithmetic of benchmarks/train.py."""
 
 import importlib.util
 import pathlib
@@ -33,7 +33,7 @@ def test_best_minute_is_of_consecutive_windows(benchmark):
 def test_rates_of_windows(benchmark):
     found = benchmark.rates([window(10.0, 1000.0), window(10.0, 3000.0), window(10.0, 2000.0)])
     assert found["tokens_per_second_median"] == 2000.0
-    assert found["pairs_per_second_median"] == pytest.approx(100.0)  # 5 pairs for 100 tokens
+    assert found["pairs_per_second_median"] == pytest.approx(100.0)  # 5 pairs per 100 tokens
     assert found["tokens_per_second_best_minute"] == 3000.0
 
 

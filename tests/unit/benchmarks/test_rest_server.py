@@ -1,4 +1,4 @@
-"""The stand-in for TensorFlow Serving's REST API: what it answers can be written as JSON."""
+"""Tests that the stand-in for TensorFlow Serving's REST API gives answers that can be written as JSON."""
 
 import importlib
 import json

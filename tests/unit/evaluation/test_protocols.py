@@ -1,4 +1,4 @@
-"""The papers' scoring protocols against renderings that share nothing with them, and against values by hand."""
+"""Tests of the papers' scoring protocols against independent implementations and values computed by hand."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ VOCABULARY = ["a", "b", "B", "Über", "über", "x-y", "x-é-y", "Zug-Nr", "c\u00
 
 
 def random_corpus(seed, words=VOCABULARY):
-    """Returns hypotheses and one to three sets of references that share many words, some lines empty."""
+    """Returns hypotheses and one to three sets of references that share many words; some lines are empty."""
     rng = random.Random(seed)
     size = rng.randint(1, 6)
     references = [
@@ -31,14 +31,14 @@ def random_corpus(seed, words=VOCABULARY):
     return hypotheses, references
 
 
-# Those of summaries and captions have tests of their own.
+# Protocols for summaries and captions have their own tests.
 OF_TRANSLATIONS = [name for name, each in protocols.PROTOCOLS.items() if not each.needs[0]]
 
-# Independent renderings: slow, plain, on bytes or strings joined by spaces.
+# Independent implementations: slow and plain, on bytes or on strings joined by spaces.
 
 
 def byte_bleu(hypotheses, references, *, lowercase, compounds):
-    """multi-bleu.perl from its description: bytes, ASCII whitespace, closest length, no smoothing. Returns 0 to 100."""
+    """Returns multi-bleu.perl's BLEU (0 to 100): bytes, ASCII whitespace, closest length, unsmoothed."""
 
     def words(text):
         data = text.encode()
@@ -65,7 +65,7 @@ def byte_bleu(hypotheses, references, *, lowercase, compounds):
 
 
 def string_nist(hypotheses, references, *, zero_is_false):
-    """NIST of texts of single words between spaces; returns the scores of orders 1 to 5."""
+    """Returns the NIST scores of orders 1 to 5, for texts whose words are separated by whitespace."""
     counts, total = {}, 0
     for line in itertools.chain(*references):
         words = line.split()
@@ -104,7 +104,7 @@ def string_nist(hypotheses, references, *, zero_is_false):
 
 
 def t2t_bleu(hypotheses, reference):
-    """t2t-bleu of already tokenized text, from its description. Returns 0 to 100."""
+    """Returns t2t-bleu (0 to 100) of tokenized text, computed from its description."""
     good, every = [0] * 4, [0] * 4
     for mine, other in zip((h.split() for h in hypotheses), (r.split() for r in reference), strict=True):
         for n in range(1, 5):
@@ -136,17 +136,17 @@ def test_multi_bleu_is_counted_on_bytes(seed, name, lowercase, compounds):
 
 
 def test_multi_bleu_by_hand():
-    # Of references with 5 and 7 words the shorter one is as close to 6 words as the longer one, and counts.
+    # References of 5 and 7 words are equally close to 6 words; the shorter one counts.
     (score,) = protocols.score("multi_bleu", ["a b c d e f"], [["a b c d e f g"], ["a b c d e"]])
     assert score.value == pytest.approx(100)
     assert (score.details["hypothesis_length"], score.details["reference_length"]) == (6, 5)
-    # Nothing is smoothed: no 4-gram, no score.
+    # There is no smoothing: without a matching 4-gram the score is 0.
     (score,) = protocols.score("multi_bleu", ["a b c x d"], [["a b c d"]])
     assert score.value == 0
     assert score.details["counts"] == [4, 2, 1, 0]
     (smoothed,) = protocols.score("sacrebleu", ["a b c x d"], [["a b c d"]])
     assert smoothed.value > 0
-    # A no-break space joins, capital letters beyond ASCII stay.
+    # A no-break space does not separate words, and only ASCII letters are lowercased.
     assert protocols.score("multi_bleu", ["a b c d\u00a0e"], [["a b c d e"]])[0].details["totals"][0] == 4
     assert protocols.score("multi_bleu", ["a\u00a0b c d e"], [["a\u2003b c d e"]])[0].details["counts"][0] == 3
     assert protocols.score("multi_bleu_uc", ["Ä b c d"], [["ä B C D"]])[0].details["counts"][0] == 3
@@ -157,8 +157,8 @@ def test_multi_bleu_by_hand():
     [
         ("a well-known dog", "a well ##AT##-##AT## known dog"),
         ("Punkt-für-Punkt", "Punkt ##AT##-##AT## für ##AT##-##AT## Punkt"),
-        ("x-y-z", "x ##AT##-##AT## y-z"),  # y is used up
-        ("x-é-z", "x ##AT##-##AT## é ##AT##-##AT## z"),  # é has a byte for each side
+        ("x-y-z", "x ##AT##-##AT## y-z"),  # y is already used by the first match
+        ("x-é-z", "x ##AT##-##AT## é ##AT##-##AT## z"),  # é has one byte for each match
         ("- a -b c- --", "- a -b c- --"),
         ("---", "- ##AT##-##AT## -"),
         ("", ""),
@@ -181,16 +181,16 @@ def test_nist_is_that_of_its_definition(seed, zero):
 
 
 def test_nist_by_hand():
-    # Six words in the references: a and b twice each (log2 6/2 bits), "a b" always follows from "a" (0 bits).
+    # Six words in the references: a and b twice each (log2 6/2 bits); "b" always follows "a" (0 bits for "a b").
     (_, score) = protocols.score("mteval_v13a", ["a b"], [["a b c"], ["a b d"]])
     assert score.name == "NIST"
     assert score.details["length_penalty"] == pytest.approx(0.5)  # two thirds of the length
     assert score.value == pytest.approx(0.5 * math.log2(3))
     assert (score.details["hypothesis_length"], score.details["reference_length"]) == (2, 3)
-    # Of three a's two match, as many as the reference that has most of them: 3 of 6 words are a's, 1 bit each.
+    # Two of three a's match, the most in any one reference; 3 of 6 reference words are a's, which gives 1 bit each.
     clipped = metrics.Nist().corpus_score(["a a a"], [["a a x"], ["a y z"]])
     assert clipped.by_order[0] == pytest.approx(2 * 1 / 3)
-    # "0 a": one of 4 words for mteval, one of two zeros by the definition.
+    # "0 a" is one of 4 words for mteval, but one of two zeros by the definition.
     texts = ["0 a"], [["0 a 0 b"]]
     by_order = [metrics.Nist(mteval_zero=zero).corpus_score(*texts).by_order for zero in (True, False)]
     penalty = 0.5 ** (math.log(0.5) / math.log(1.5)) ** 2
@@ -209,9 +209,9 @@ def test_mteval_tokenizes_and_prints_every_order():
     assert bleu.details["hypothesis_length"] == 10
     assert len(bleu.details["by_order"]) == len(nist.details["by_order"]) == 9
     assert bleu.details["cumulative"] == pytest.approx([100] * 9)
-    assert nist.value == pytest.approx(math.log2(10))  # only single words are news
+    assert nist.value == pytest.approx(math.log2(10))  # only single words add information
     lower = protocols.score("mteval_v13a_uc", ["ÄPFEL AND pears of MINE"], [["äpfel and PEARS of mine"]])[0]
-    assert lower.details["counts"] == [4, 3, 2, 1]  # A to Z only
+    assert lower.details["counts"] == [4, 3, 2, 1]  # only A to Z are lowercased
 
 
 def test_mteval_bleu_is_sacrebleus():
@@ -241,8 +241,8 @@ def test_t2t_bleu(seed):
 
 def test_t2t_tokens():
     assert metrics.t2t_tokenize("It's 1,000.5€ – (no)!") == "It ' s 1,000.5 € – ( no ) !"
-    assert metrics.t2t_tokenize("½,¾") == "½ , ¾"  # these are no decimal digits
-    # Its smoothing gives a score where other tools say 0.
+    assert metrics.t2t_tokenize("½,¾") == "½ , ¾"  # these characters are not decimal digits
+    # Its smoothing gives a positive score where other tools give 0.
     assert protocols.score("t2t_intl", ["a b"], [["c d"]])[1].value > 0
     assert protocols.score("detok", ["a b"], [["c d"]])[0].value == 0
 
@@ -273,7 +273,7 @@ def test_every_protocol(name):
 
 
 def test_an_empty_line_is_no_reference_beside_another():
-    """Sets of references are filled up with empty lines where segments have different numbers of them."""
+    """Empty lines fill up the sets of references if segments have different numbers of them; they are no references."""
     hypotheses = ["a cat", "dogs ran far away", "one two three four"]
     filled = [["a cat sat on a mat", "dogs ran far", "one two three"], ["", "the dogs ran away", " "]]
     given = [filled[0], [None, filled[1][1], None]]
@@ -287,12 +287,12 @@ def test_an_empty_line_is_no_reference_beside_another():
         assert "nrefs:var|" in score.signature
         assert protocols.score(name, hypotheses, filled[::-1]) == [score]
     bleu = protocols.score("multi_bleu", hypotheses, filled)[0]
-    # The scripts take it for a reference of no words: the closest to two words.
+    # The scripts count an empty line as a reference of no words, which is the closest to two words.
     assert (bleu.details["hypothesis_length"], bleu.details["reference_length"]) == (10, 0 + 4 + 3)
     nist = protocols.score("mteval_v13a", hypotheses, filled)[1]
     assert nist.details["reference_length"] == 3 + 3.5 + 1.5
     assert protocols.score("ter", ["a b"], [["a b c d"], [""]])[0].details["edits"] == 2
-    # Where no set has a text, there is nothing else to compare with.
+    # If no set has a text, only the empty line is left to compare with.
     assert protocols.score("ter", ["a b", "x"], [["", "x"], ["", "y"]])[0].details["edits"] == 2
 
 

@@ -1,4 +1,4 @@
-"""ROUGE: rouge-score's own numbers, sentences that are kept apart, languages, and what commands make of it."""
+"""Tests of ROUGE: the scores of rouge-score, separation of sentences, languages, and the commands that use it."""
 
 import json
 import random
@@ -55,13 +55,13 @@ def test_the_numbers_are_those_of_rouge_score(stemmed):
 
 
 def test_marks_are_no_words_and_tell_sentences_apart():
-    # LCS of "a b" + "c d" against "c d" + "a b": each sentence is found, the whole text half.
+    # LCS of "a b" + "c d" and "c d" + "a b": each single sentence is found, but only half of the whole text.
     for first, second in (("<t> a b </t> <t> c d </t>", "<t> c d </t> <t> a b </t>"), ("a b <q> c d", "c d\na b")):
         one, two, whole, by_sentence = (each.value for each in protocols.score("rouge", [first], [[second]]))
         assert (one, whole, by_sentence) == (100, 50, 100)
         assert two == pytest.approx(100 * 2 / 3)
     assert rouge.sentences("<s> a </s> <s> b </s>") == ["a", "b"]
-    # What Moses' tokenizer has escaped is no word, either.
+    # Entities that the Moses tokenizer has escaped do not become words, either.
     assert protocols.score("rouge", ["he &apos;s &amp; she"], [["he's she"]])[0].value == 100
 
 

@@ -1,4 +1,4 @@
-"""The records of a sweep: kept, replaced, damaged."""
+"""Tests of the records of a sweep: how they are kept and replaced, and how damage is treated."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_records_come_back_by_step_and_the_best_is_the_first_of_equals(tmp_path)
     assert again.records == table.records
     assert again.best().step == 10
     assert again.get(11) is None
-    table.add(record(10, 1.0))  # in place of the older one
+    table.add(record(10, 1.0))  # replaces the older record
     assert ScoreTable(tmp_path / "x").get(10).scores == {"BLEU": 1.0}
     assert len((tmp_path / "x" / "scores.jsonl").read_text().splitlines()) == 3
     (tmp_path / "x" / "20.txt").write_text("a\n")
@@ -62,7 +62,7 @@ def test_a_half_written_last_line_is_dropped_and_a_damaged_one_refused(tmp_path)
 
 
 def test_a_last_line_without_its_end_is_completed(tmp_path):
-    """As editors leave it; the next record is appended."""
+    """A last line without a line feed, as some editors leave it, is completed before the next record is appended."""
     ScoreTable(tmp_path).add(record(10, 1.0))
     path = tmp_path / "scores.jsonl"
     path.write_text(path.read_text().rstrip("\n"))
@@ -101,5 +101,5 @@ def test_folder_names_tell_searches_apart():
     ]
     assert names[0] == "dev.beam4.alpha1.1"
     assert len(set(names)) == 4
-    # The size of a batch changes no translation.
+    # The batch size does not change the translations.
     assert folder_name("dev", "checkpoints", DecodeHParams(beam_size=4, alpha=1.1, batch_size=7)) == names[0]

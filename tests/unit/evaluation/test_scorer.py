@@ -1,4 +1,4 @@
-"""In which form translations and references meet, by protocol and by what the data are."""
+"""Tests that translations and references are compared in the same form for every protocol and kind of data."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER against sacrebleu itself and against values computed by hand; the t2t_ext-bleu command."""
+"""Tests of BLEU, chrF and TER against sacrebleu and values computed by hand, and of the t2t_ext-bleu command."""
 
 import gzip
 import math
@@ -43,7 +43,7 @@ def test_agrees_with_sacrebleu():
 
 @pytest.mark.parametrize("metric", ["sacrebleu", "chrf", "ter"])
 def test_samples_without_one_right_word_have_an_interval_too(metric):
-    """Of translations that are almost all wrong some samples score 0, which comes as another kind of number."""
+    """If almost all translations are wrong, some samples score 0, which is a number of another type."""
     (score, *_) = protocols.score(metric, ["x y z w v", "a b c d e"], [["k l m n o", "a b c d e"]], n_bootstrap=50)
     assert math.isfinite(score.mean)
     assert score.confidence > 0

@@ -1,4 +1,4 @@
-"""Texts that come in parts score as all together do in sacrebleu; of segments only the counts are kept."""
+"""Tests that texts given in parts get sacrebleu's scores of the whole, although only counts of segments are kept."""
 
 import random
 
@@ -14,14 +14,14 @@ _WORDS = ["the", "cat", "sat", "on", "a", "mat", ",", "and", "dogs", "ran", ".",
 
 @pytest.fixture(scope="module")
 def texts():
-    """Translations and two sets of references."""
+    """Returns translations and two sets of references."""
     rng = random.Random(1)
     rows = [[" ".join(rng.choices(_WORDS, k=rng.randrange(9))) for _ in range(41)] for _ in range(3)]
     return rows[0], rows[1:]
 
 
 def parts_of(name):
-    """Scores part by part by a protocol."""
+    """Returns a scorer that takes the texts part by part and scores them by a protocol."""
     protocol = protocols.protocol(name)
     return PartByPart(protocol.metrics, protocol.references)
 
@@ -54,7 +54,7 @@ def test_empty_lines_that_fill_up_a_set_are_no_references(name, monkeypatch):
     parts = parts_of(name)
     parts.add(hypotheses, filled)
     for score, metric in zip(parts.scores(), protocols.protocol(name).metrics(filled).values(), strict=True):
-        assert "nrefs:var|" in score.signature  # the last part has two of each
+        assert "nrefs:var|" in score.signature  # even if all segments of the last part have two
         assert score.signature == str(metric.get_signature())
         assert score.value == metric.corpus_score(hypotheses, given).score
 

@@ -1,4 +1,4 @@
-"""What counts as another setting, or other text, than a result was made with; what --redo leaves alone."""
+"""Tests of what counts as a changed setting or text since a result was made, and of what --redo leaves alone."""
 
 import os
 import time
@@ -48,7 +48,7 @@ def stage_of(kind, recipe, tmp_path, *, of=BOOK, **changes):
 
 
 def trained(stage, **changes):
-    """Makes a run whose hparams are those of its stage, with some changes; None takes one away."""
+    """Makes a run with the hparams of its stage and some changes; the value None removes an hparam."""
     hparams = registry.resolve_hparams(stage.flags["hparams_set"], stage.flags.get("hparams", "")).to_dict() | changes
     hparams = {name: value for name, value in hparams.items() if value is not None}
     origins = {"parallel_slices": "flag", "batch_size": "auto: probed"}
@@ -63,8 +63,8 @@ def trained(stage, **changes):
     [
         ({}, ()),
         ({"label_smoothing_of_a_former_version": 3}, ()),
-        ({"r_drop_alpha": None}, ()),  # new since; its default does what was done before
-        ({"parallel_slices": 4}, ()),  # as the user resumed it elsewhere
+        ({"r_drop_alpha": None}, ()),  # added since; its default keeps the earlier behavior
+        ({"parallel_slices": 4}, ()),  # as if the user had resumed it elsewhere
         ({"hidden_size": 99}, ("hidden_size of transformer_tiny: 99 was used, 16 is asked for",)),
     ],
 )
@@ -91,19 +91,19 @@ def test_text_that_is_translated_back_is_compared(tmp_path):
     stage.output.write_text("{}")
     _write_marker(stage, "done")
     later = time.time() + 10
-    os.utime(text, (later, later))  # written anew, but the same
+    os.utime(text, (later, later))  # rewritten with the same content
     assert state_of(stage).word == "done"
     text.write_text("a\nc\n")
     os.utime(text, (later, later))
     assert state_of(stage) == State("changed", (f"{text} is not the text that '{stage.name}' was made from",))
     with pytest.raises(UserError, match="is not the text that"):
         check_unchanged([stage], [])
-    text.unlink()  # not missed
+    text.unlink()  # a finished stage does not need the text any more
     assert state_of(stage).word == "done"
 
 
 def options_of_tags(tmp_path):
-    """Returns problem options of two tagged corpora."""
+    """Returns the problem options of two tagged corpora."""
     return {
         "train_source": "a.de,b.de", "train_target": "a.en,b.en", "train_tags": "<a>,<b>", "default_tag": "<a>",
         "dev_source": "d.de", "dev_target": "d.en",

@@ -1,4 +1,4 @@
-"""Recipes of the comparison at convergence: a row changes what its paper changes, and nothing else."""
+"""Tests of the recipes for the comparison at convergence: a row changes only what its paper changes."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from t2t_ext.experiments.plan import assignments
 
 BOOK = experiment.recipe_book()
 ROWS = [name for name in BOOK.names() if name.startswith("comparison_")]
-# What the papers' models are made of, and which targets they read.
+# The settings that define the papers' models, and the targets that they read.
 OF_THE_PAPERS = {
     "source_view", "integration", "dc_encoder_layers", "dc_decoder_layers", "dc_kernel_size", "synchronous",
     "sb_fusion", "sb_lambda", "pseudo", "target_direction",
 }  # fmt: skip
-NOT_READ = {"learning_rate"}  # but by the schedule `legacy`
+NOT_READ = {"learning_rate"}  # except by the schedule `legacy`
 # Rows that also differ in size, or leave something out.
 MORE = {
     "comparison_layer_coordination": {"num_hidden_layers": 7},
@@ -30,7 +30,7 @@ MORE = {
     "comparison_cross_view_two_attentions": {"integration_attention": "separate"},
     "comparison_transformer_both_pseudo_larger_batch": {"batch_size": 2 * 1850},
 }
-# Continued with views and without, for as many updates.
+# Rows that continue with or without views train for the same number of updates.
 AS_LONG = {"train_steps": 8000, "eval_early_stopping_steps": 0}
 UNTIL_THEY_END = {"comparison_synchronous_warm", "comparison_context_gate_warm"}
 CONTINUED = {name for name in ROWS if BOOK.recipe(name).warm_start} - UNTIL_THEY_END
@@ -48,7 +48,7 @@ def test_a_row_changes_only_what_its_paper_changes(name):
     recipe, base = BOOK.recipe(name), BOOK.recipe("comparison_transformer")
     same = ("problem", "problem_options", "datagen", "scoring", "checkpoint", "average", "decode", "splits")
     assert [getattr(recipe, field) for field in same] == [getattr(base, field) for field in same]
-    # The loss of all others is one on references anyway.
+    # The loss of all other rows is computed on references anyway.
     watched = {"eval_early_stopping_metric": "reference_loss"} if recipe.pseudo_references else {}
     assert recipe.train == {**base.train, **watched, **(AS_LONG if name in CONTINUED else {})}
     if not recipe.rerank:

@@ -1,4 +1,4 @@
-"""How far the stages of a pipeline are, and what is refused so that no dear result is lost or taken for another one."""
+"""Tests of pipeline stages: their progress, and what is refused so that no costly result is lost or confused."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ def make(tmp_path, **changes):
 
 
 def note(stage, second, status="done"):
-    """Writes the marker of a stage, and something where its result is."""
+    """Writes the marker of a stage, and something in the place of its result."""
     stage.folder.mkdir(parents=True, exist_ok=True)
     if stage.output.suffix == ".json":
         stage.output.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def note(stage, second, status="done"):
 
 @pytest.fixture
 def stages(tmp_path):
-    """The small pipeline, all of it done, a second after the other."""
+    """Returns the stages of the small pipeline, all done, one second after the other."""
     found = make(tmp_path)
     for second, stage in enumerate(found.values()):
         note(stage, second)
@@ -65,7 +65,7 @@ def test_pseudo_references_of_other_teachers_are_not_replaced_silently(stages, t
     changed = make(tmp_path, hparams={"hidden_size": "64"})
     assert state_of(changed["pseudo", ""]).word == "changed"
     with pytest.raises(UserError, match=r"train, seed 1 of cldr_synchronous_l2r.* was made with other settings"):
-        check_unchanged(list(changed.values()), ["train"])  # another recipe's run is made anew by that recipe
+        check_unchanged(list(changed.values()), ["train"])  # only that recipe may train its own run again
     with pytest.raises(UserError, match="--recipe=cldr_synchronous_l2r --redo=train"):
         check_unchanged(list(changed.values()), ["train"])
 
@@ -79,11 +79,11 @@ def test_a_teacher_that_was_trained_anew_makes_what_it_taught_out_of_date(stages
     assert state.differences == ("'average, seed 1 of cldr_synchronous_l2r' was made again since",)
     with pytest.raises(UserError, match=r"was made again since.*--redo=pseudo"):
         check_unchanged(list(stages.values()), [])
-    # The run that learnt from them would be lost with them: it must be named, too.
+    # The run that was trained on them would be lost with them, so --redo must name it, too.
     with pytest.raises(UserError, match=r"was made from what --redo=pseudo makes again .*Add train to --redo"):
         check_unchanged(list(stages.values()), ["pseudo"])
     check_unchanged(list(stages.values()), ["pseudo", "train"])
-    # Data are the same whenever they are made.
+    # Generating the data again gives the same data, so later stages stay valid.
     note(stages["data", ""], 59)
     assert state_of(stages["train", "_r2l"]).differences == ()
 
@@ -109,7 +109,7 @@ def test_what_another_process_is_at_is_neither_done_twice_nor_removed(stages):
 
 
 def without_commands(monkeypatch, status=0):
-    """Stages are carried out by a function that makes their output; returns the titles in order."""
+    """Replaces the commands of stages by a function that makes their output; returns the titles in order."""
     carried_out = []
 
     def carry_out(stage, say):
@@ -131,7 +131,7 @@ def test_scores_of_weights_that_are_no_more_are_removed(stages, monkeypatch, tmp
     assert translation.exists()
     assert run_stage(stage, "1/1", print, again=True)  # its run was trained again
     assert not translation.exists()
-    # Another protocol scores the same translations; another training has others.
+    # Another protocol scores the same translations; another search makes others.
     for flag, kept in (("scoring", True), ("decode_hparams", False)):
         note(stage, 0)
         translation.touch()
@@ -142,7 +142,7 @@ def test_scores_of_weights_that_are_no_more_are_removed(stages, monkeypatch, tmp
 
 
 def test_an_interrupted_redo_goes_on(stages, monkeypatch, tmp_path):
-    """Each result is removed once, also one whose command was interrupted."""
+    """Each result is removed only once, even if its command was interrupted."""
     statuses = [0, 130, 0, 0]
     carried_out = without_commands(monkeypatch, lambda: statuses.pop(0))
     wanted = [stage for stage in stages.values() if stage.kind in ("data", "train")]
@@ -172,7 +172,7 @@ def test_a_redo_that_was_finished_otherwise_begins_anew(stages, monkeypatch, tmp
     without_commands(monkeypatch, 130)
     with pytest.raises(Interrupted):
         run_stages(wanted, wanted, ["train"], tmp_path, said.append)
-    note(wanted[0], 0)  # the plain command of all stages made it
+    note(wanted[0], 0)  # a command without --redo has finished it
     carried_out = without_commands(monkeypatch)
     run_stages(wanted, wanted, ["train"], tmp_path, said.append)
     assert not any("goes on" in line for line in said)
@@ -258,7 +258,7 @@ def test_what_a_killed_experiment_left_running_is_ended_on_this_machine(stages, 
         stage.marker.write_text(json.dumps({**content, "status": "begun", "pid": left.pid, **more}))
         threading.Thread(target=left.wait, daemon=True).start()
         _end_orphan(stage, print)
-        if host in ("elsewhere", "another run's"):  # the number is another process here
+        if host in ("elsewhere", "another run's"):  # there, the process id belongs to another process
             left.kill()
             assert left.wait(10) == -signal.SIGKILL
         else:

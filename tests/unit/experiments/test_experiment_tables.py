@@ -1,4 +1,4 @@
-"""Tables of a report with several systems."""
+"""Tests of the tables in reports on several systems."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ BOOK = experiment.recipe_book()
 
 
 def comparison(path):
-    """A stage whose comparison of three systems is there."""
+    """Returns a stage with a finished comparison of three systems."""
     test = {"baseline": "one", "p_randomization": 0.25}
     content = {
         "names": ["one", "another", "third"],

@@ -1,4 +1,4 @@
-"""Recipes: what their files may hold, that every one resolves, and that its figures are the papers'."""
+"""Tests of recipes: the content of their files, that each one resolves, and that their figures are the papers'."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ from t2t_ext.experiments.recipes import RecipeBook
 
 BOOK = experiment.recipe_book()
 
-# The papers' tables, typed by hand from the papers.
+# The tables of the papers, copied from the papers by hand.
 HE_TABLE_1_AND_2 = {
     "table1_deen_baseline": 32.86, "table1_deen": 35.07, "table1_roen_baseline": 29.64, "table1_roen": 30.72,
     "table1_esen_baseline": 38.57, "table1_esen": 40.50, "table2_enro_baseline_big": 32.70, "table2_enro_big": 34.43,
@@ -83,7 +83,7 @@ AMPOMAH_TABLE_5 = {
     "1_6": 29.26, "1_1": 29.04, "1_2": 28.98, "1_3": 28.93, "1_4": 29.04, "1_5": 28.94, "5_6": 28.47, "4_6": 28.57,
     "3_6": 28.78,
 }  # fmt: skip
-AMPOMAH_KERNEL_8 = 28.37 + 0.10  # of figure 3, which prints no numbers, the text gives this gain
+AMPOMAH_KERNEL_8 = 28.37 + 0.10  # figure 3 prints no numbers, but the text gives this gain
 
 
 def run(*flags):
@@ -92,10 +92,10 @@ def run(*flags):
 
 
 def published():
-    """Returns recipe -> figures of all tables."""
+    """Returns a mapping from recipe to its published figures, for the tables of all papers."""
     figures = {f"he2018_{row}": {"test": value} for row, value in (HE_TABLE_1_AND_2 | HE_TABLE_4).items()}
     figures |= {f"he2018_{row}": {"test": value, "parameters": 19.07e6} for row, value in HE_TABLE_3.items()}
-    figures["he2018_table3_without_weight_sharing_input"] = {}  # the table does not say which it has
+    figures["he2018_table3_without_weight_sharing_input"] = {}  # the table does not say which variant it has
     figures["he2018_section54_context_gate"] = {"test": 33.02, "parameters": 19.08e6}
     figures |= {f"liu2020_{row}": {"test": value} for row, value in LIU.items()}
     for row, values in LIU_TABLE_5_SUMMARIES.items():
@@ -146,11 +146,11 @@ def test_every_row_of_the_papers_is_there_with_its_figures():
 @pytest.mark.parametrize("name", BOOK.names())
 def test_every_recipe_resolves(name):
     recipe = BOOK.recipe(name)
-    BOOK.missing(recipe)  # a name that is neither registered nor coming is an error
+    BOOK.missing(recipe)  # raises an error if a name is neither registered nor announced
     assert name == recipe.name
     assert recipe.scoring in protocols.PROTOCOLS
     problem = registry.problem(recipe.problem, **recipe.problem_options)
-    # While captioners are trained they are scored by BLEU, which is quick; their paper gives CIDEr.
+    # During training, captioning models are scored by BLEU, which is fast; the paper reports CIDEr.
     assert recipe.scoring == ("coco" if recipe.problem == "caption_coco" else problem.scoring)
     for split in recipe.splits:
         assert split in problem.splits
@@ -160,7 +160,7 @@ def test_every_recipe_resolves(name):
 def test_commands_of_every_recipe_that_runs_are_accepted(name, tmp_path):
     recipe = BOOK.recipe(name)
     stages = plan(recipe, BOOK, Options(work_dir=tmp_path, augment={"target_text": "news.en"}))
-    experiment.check_commands([stage for stage in stages if stage.seed <= 1])  # the others differ in their number
+    experiment.check_commands([stage for stage in stages if stage.seed <= 1])  # other seeds only have other numbers
     assert stages[0].kind == "data"
     systems = [recipe, *(BOOK.recipe(other) for other in recipe.beside)]
     scores = sum(recipe.seeds * len(each.splits) * max(1, len(each.beams)) for each in systems)
@@ -212,7 +212,7 @@ def test_published_settings_of_some_rows():
     assert BOOK.recipe("ampomah2021_table1_transformer").scoring == "mteval_v13a"
 
 
-# Files that somebody wrote wrongly.
+# Recipe files with mistakes.
 
 GOOD = {
     "paper": '"p"', "table": '"T"', "row": '"R"', "problem": '"translate_ende_cldr"', "model": '"transformer"',
@@ -313,7 +313,7 @@ def test_recipes_that_stand_beside_each_other(tmp_path):
 
 
 def test_two_results_in_one_place_are_refused(tmp_path):
-    """Both would be trained on the pseudo references of the first one's teachers."""
+    """Two results in one place are refused: both would be trained on pseudo references of the first's teachers."""
     teachers = "".join(
         f'[{name}]\nextends = "mine"\nrow = "a"\nhparams = {{ {hparams} }}\n'
         for name, hparams in (("a", ""), ("b", "hidden_size = 32"), ("back", 'target_direction = "r2l"'))
@@ -379,7 +379,7 @@ def test_the_plan_of_diversification_and_of_both_directions_first(tmp_path):
     assert own.flags["data_dir"] == made.flags["output_data_dir"] != made.flags["data_dir"]
     assert made in own.needs
     other = plan(BOOK.recipe("diversification"), BOOK, Options(work_dir=tmp_path))
-    assert made.output not in {stage.output for stage in other}  # of three models: other data
+    assert made.output not in {stage.output for stage in other}  # data of three models differ from data of two
 
     both = plan(BOOK.recipe("both_directions_first"), BOOK, Options(work_dir=tmp_path, scale=2.0))
     first, then = (stage for stage in both if stage.kind == "train" and "baseline" not in stage.flags["output_dir"])
@@ -448,7 +448,7 @@ def test_a_pipeline_trains_its_teachers_first_and_each_once():
     assert (train.flags["problem"], train.flags["data_dir"]) == (
         "translate_ende_cldr_synchronous", "W/data/translate_ende_cldr"
     )  # fmt: skip
-    # The second seed's run has the same pseudo references; its reranking has teachers of its own.
+    # The second seed's run uses the same pseudo references; its reranking has its own teachers.
     assert [stage.kind for stage in stages].count("pseudo") == 1
     trained = [stage.output.as_posix() for stage in stages if stage.kind == "train"]
     assert trained[-3:] == [f"W/synchronous_pipeline{name}/seed2/run" for name in ("", "_l2r", "_r2l")]
@@ -471,7 +471,7 @@ def test_what_comes_before_a_stage_decides_its_key():
         return {(stage.kind, stage.owner, stage.system): stage.key for stage in stages}
 
     plain = keys()
-    other = keys(hparams={"sb_lambda": "0.5"})  # concerns the synchronous model alone
+    other = keys(hparams={"sb_lambda": "0.5"})  # affects only the synchronous model
     changed = {name for name in plain if plain[name] != other[name]}
     name = "synchronous_pipeline"
     assert changed == {("train", "", ""), ("average", "", ""), ("score", "", name), ("compare", "", "")}

@@ -1,4 +1,4 @@
-"""What a sweep takes for the same text, and that two of them keep out of each other's way."""
+"""Tests of sweeps: which texts count as the same, and that two sweeps do not disturb each other."""
 
 import json
 import socket
@@ -42,7 +42,7 @@ def test_other_feature_vectors_of_the_same_name_are_another_text(tmp_path):
     first.table.add(record_of(first))
     assert sweep(tmp_path, features(1.0))._search == first._search
     said = []
-    with pytest.raises(UserError, match="not a run directory"):  # there is no run to translate with
+    with pytest.raises(UserError, match="not a run directory"):  # no run exists that could translate the text
         sweep(tmp_path, features(2.0), said.append).run()
     assert "step 10 was translated from another text" in said[0]
     assert (first.table.folder.parent / "in.beam4.alpha0.6.old" / "scores.jsonl").exists()
@@ -65,10 +65,10 @@ def test_two_processes_do_not_work_on_one_folder(tmp_path):
             made.run()
         with pytest.raises(UserError, match="Another process translates into"):
             sweep(tmp_path, ["b"])
-    # Of a process that was killed the lock is taken over.
+    # The lock of a killed process is taken over.
     lock.write_text(json.dumps({"host": socket.gethostname(), "pid": 2**22 + 1, "since": ""}))
     again = sweep(tmp_path, ["a"])
-    # What another process has added since is known.
+    # Records that another process has added since are known.
     made.table.add(record_of(made))
     assert not again.table.records
     again._run_alone = lambda progress: again.table

@@ -1,4 +1,4 @@
-"""Captioning: Karpathy's split with tables or files of features, the user's own files, what is missing or damaged."""
+"""Tests of captioning: Karpathy's split with tables or files of features, the user's files, missing or damaged data."""
 
 import json
 
@@ -54,7 +54,7 @@ def test_captions_raw_or_as_tokens(tmp_path):
 
 
 def test_images_with_more_captions_than_others(tmp_path):
-    """Sets of references have as many lines as images: what is not there is an empty line."""
+    """Every set of references has one line per image, and missing captions become empty lines."""
     entries = write_coco(tmp_path, train=1, restval=0, dev=2, test=1)
     content = karpathy(entries, ["train", "val", "val", "test"])
     content["images"][2]["sentences"].append({"tokens": ["a", "sixth"], "raw": "A sixth."})
@@ -157,7 +157,7 @@ def test_own_files(tmp_path):
 
 
 def test_other_features_are_noticed(tmp_path):
-    """A folder of features is one of the raw files: another one, or other files in it, are noticed."""
+    """Another folder of features, or other files in the same folder, are noticed like any other raw file."""
     entries = list(images(6))
     for folder, factor in (("one", 1.0), ("two", 100.0)):
         (tmp_path / folder).mkdir()
@@ -189,7 +189,7 @@ def test_a_truecaser_learns_from_captions_alone(tmp_path):
 
 
 def test_nothing_is_read_for_the_vocabulary(tmp_path, monkeypatch):
-    """Features are read once an image, however many passes and captions there are."""
+    """The features of each image are read only once, independent of the numbers of passes and captions."""
     write_coco(tmp_path, train=3, restval=0, dev=1, test=1)
     reads = []
     init = Lazy.__init__
@@ -267,7 +267,7 @@ def test_cider_and_rouge_are_the_librarys():
     hypotheses = [texts[index % 5] for index, texts in enumerate(captions[1:] + captions[:1])]
     hypotheses[:4] = [texts[4] for texts in captions[:4]]
     references = [list(each) for each in zip(*(texts[:4] for texts in captions), strict=True)]
-    references[3][5] = ""  # an image with a reference less
+    references[3][5] = ""  # one image with one reference less than the others
     kept = {number: [text for text in texts[:4]] for number, texts in enumerate(captions)}
     kept[5] = kept[5][:3]
     given = {number: [text] for number, text in enumerate(hypotheses)}

@@ -1,4 +1,4 @@
-"""The offline corpus: deterministic, large enough, unambiguous, properly split, and right in every language."""
+"""Tests of the offline corpus: deterministic, large, unambiguous, properly split, and correct in every language."""
 
 import datetime
 import hashlib
@@ -16,8 +16,8 @@ from t2t_ext.problems import cldr, cldr_corpus
 from t2t_ext.problems.cldr_locale import CldrLocale
 
 LANGUAGES = ("de", "fr", "es", "ro", "ru", "vi", "zh")
-USUAL = ("zh", "de")  # the last one stays in memory for the tests after it
-# A new Babel, template or atom changes the corpus: then this changes too, and numbers measured on it are old.
+USUAL = ("zh", "de")  # the last corpus stays in memory for the tests that follow
+# A new version of Babel, a new template or atom changes the corpus and this value, and makes old results incomparable.
 SHA256_EN_DE = "f6168a014e95aae0e7f12baffec5fe6d9005b387b16f4a443ee53144fe2af7cb"
 
 OTHER_PROCESS = """
@@ -29,7 +29,7 @@ assert not {"tensorflow", "keras"} & set(sys.modules)
 
 
 def digest():
-    """The SHA-256 digest of the corpus from English into German."""
+    """Returns the SHA-256 digest of the corpus from English to German."""
     problem, found = registry.problem("translate_ende_cldr"), hashlib.sha256()
     for split in problem.splits:
         for sample in problem.samples(split, ""):
@@ -68,7 +68,7 @@ def check_corpus(target):
         for text in (pair.source, pair.target):
             assert text == text.strip()
             assert len(text) < 200
-            # No line breaks, odd spaces, soft hyphens, marks of absence, unfilled patterns or codes in place of names.
+            # No line breaks, odd spaces, soft hyphens, missing-value signs, unfilled patterns, or codes for names.
             assert not re.search(r"[\n\r\t\u00a0\u202f\u2009\u00ad∅{}]|(duration|length|mass)-", text)
 
 
@@ -110,7 +110,7 @@ def test_every_kind_of_content_is_there():
 
 
 def test_held_out_split_does_not_depend_on_the_locales():
-    # A composition that is test for one pair of languages is never trained on for another.
+    # A composition that is in the test set for one language pair is in no training set of another pair.
     held_out = {composition(pair) for pair in cldr_corpus.corpus("en", "de")["test"]}
     for template, atoms in list(held_out)[:50]:
         assert cldr_corpus.split_of(template, [key for _, key in atoms]) == "test"
@@ -218,7 +218,7 @@ def test_dates_and_times_follow_the_locale():
     later = datetime.datetime(2021, 6, 9)
     assert CldrLocale.of("en").interval("time", morning, afternoon) == "9:30 AM – 5:45 PM"
     assert CldrLocale.of("de").interval("time", morning, afternoon) == "09:30–17:45 Uhr"
-    assert CldrLocale.of("fr_CA").clock == "Hm"  # "HH 'h' mm": the quoted h is text
+    assert CldrLocale.of("fr_CA").clock == "Hm"  # the quoted h in "HH 'h' mm" is text
     assert CldrLocale.of("ru").interval("yMMMMd", afternoon, later) is None  # CLDR has no such interval
     assert CldrLocale.of("ru").interval("yMMMd", afternoon, later) == "5 мар. – 9 июн. 2021 г."
     assert CldrLocale.of("de").interval("yMMMd", later, afternoon) is None  # ends before it starts
@@ -233,6 +233,6 @@ def test_names_are_real_names_and_none_is_ambiguous():
     assert english.name("territory", "DE") == "Germany"
     assert english.name("territory", "nowhere") is None
     assert english.name("city", "Europe/Isle_of_Man") == "Isle of Man"
-    assert CldrLocale.of("el").name("city", "Europe/Nowhere") is None  # no Greek name, and not written in Latin
+    assert CldrLocale.of("el").name("city", "Europe/Nowhere") is None  # has no Greek name and is not written in Latin
     singles = [pair for pair in pairs_of("de") if len(pair.atoms) == 1]
     assert len({pair.atoms for pair in singles}) == len(singles) > 1000

@@ -1,4 +1,4 @@
-"""Multi30k's files, and downloads: checked, resumed, explained when they fail. The server is local."""
+"""Tests of Multi30k and of downloads: verified, resumed, and explained if they fail; the server is local."""
 
 import gzip
 import hashlib
@@ -16,7 +16,7 @@ CONTENT = bytes(range(256)) * 2000
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves `files`; gives only the first `cut_at` bytes of the first answer; notes what is asked for."""
+    """Serves `files`, cuts the first answer off after `cut_at` bytes, and records the ranges that are requested."""
 
     def __init__(self, files):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -95,7 +95,7 @@ def test_a_failed_download_says_how_to_put_the_file_there(server, tmp_path):
         UserError, match=rf"x\.gz could not be downloaded from {server.url}x\.gz .*put it there as {tmp_path}"
     ):
         fetch(server, tmp_path / "x.gz")
-    assert server.ranges == [None]  # 404 does not go away
+    assert server.ranges == [None]  # a 404 is final, so there was only one attempt
     server.status = 503
     with pytest.raises(UserError, match="could not be downloaded"):
         fetch(server, tmp_path / "x.gz")
@@ -121,7 +121,7 @@ def test_checksums(server, tmp_path):
 
 @pytest.fixture
 def multi30k(monkeypatch):
-    """The module, its checksums those of tiny files; and the files, by name."""
+    """Returns the module, with the checksums of tiny files, and these files by name."""
     module = importlib.import_module("t2t_ext.problems.multi30k")
     files = {name: gzip.compress(f"{name} ä\n".encode(), mtime=0) for name in module.SHA256}
     monkeypatch.setattr(module, "SHA256", {name: sha256(content) for name, content in files.items()})

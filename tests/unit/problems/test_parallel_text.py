@@ -1,4 +1,4 @@
-"""The user's own files: which go with which, what is held out, and what is said when something is missing."""
+"""Tests of problems on the user's files: which belong together, what is held out, how missing files are reported."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ def parallel_text(**options):
 
 @pytest.fixture
 def lines(tmp_path):
-    """Function (name, count or lines) -> path of a file with these lines, `NAME 1` and so on."""
+    """Returns a function (name, count or lines) -> path of a file with these lines, or `NAME 1`, `NAME 2`, ..."""
 
     def write(name, content):
         if isinstance(content, int):
@@ -267,7 +267,7 @@ def test_another_file_of_the_same_archive_is_another_text(tmp_path):
     generate(parallel_text(**options("a", **dev)), tmp_path / "named", tmp_path, vocab_size=350, **call)
     with pytest.raises(UserError, match=r"dev was made from c\.zip, now --dev_source is not given"):
         generate(parallel_text(**options("a")), tmp_path / "named", tmp_path, **call)
-    # A manifest of a version that did not write down where files are.
+    # Simulate a manifest of an earlier version, which did not record where the files are.
     path = tmp_path / "data" / "translate_parallel_text.manifest.json"
     content = json.loads(path.read_text())
     content["problem_options"] = {}
@@ -289,7 +289,7 @@ def test_generated_data_need_no_files_any_more(lines, tmp_path):
     assert generate(parallel_text(), tmp_path / "data", tmp_path, **call) == manifest
     data = GeneratedData.open(registry.problem("translate_parallel_text_rev"), tmp_path / "data")
     assert (data.source_language, data.target_language) == ("en", "de")
-    # the same content under other names is the same data; other content is not
+    # the same content under another name is the same data; other content is refused
     moved = {"train_source": lines("a2", [f"a {i}" for i in range(1, 51)]), "train_target": paths["train_target"]}
     assert generate(parallel_text(**moved), tmp_path / "data", tmp_path, **call) == manifest
     lines("a2", 50)

@@ -1,4 +1,4 @@
-"""Data sets of tensorflow-datasets by name, made by its own builders on local files."""
+"""Tests of data sets that are named as in tensorflow-datasets, made by its own builders from local files."""
 
 import pytest
 
@@ -10,13 +10,13 @@ PAIRS = [(f"gato {i}", f"cat {i}") for i in range(20)]
 
 @pytest.fixture(scope="module")
 def tfds():
-    """tensorflow-datasets with builders of its own kind for the made-up data sets."""
+    """Returns tensorflow-datasets, with a builder of its own class registered for made-up data sets."""
     import tensorflow_datasets as tfds
 
     features = tfds.features
 
     class T2tToyTexts(tfds.core.GeneratorBasedBuilder):
-        """Pairs; of the configuration `many`, of more languages than two."""
+        """Makes sentence pairs or summaries; in the configuration `many`, an example may lack a language."""
 
         VERSION = tfds.core.Version("1.0.0")
         BUILDER_CONFIGS = tuple(

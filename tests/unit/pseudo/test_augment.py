@@ -1,4 +1,4 @@
-"""Augmented data: what each method makes, kills, mistakes; models are stand-ins that reverse ids."""
+"""Tests of augmented data: results of each method, resuming after a kill, and mistakes; models only reverse ids."""
 
 import collections
 import os
@@ -33,7 +33,7 @@ def translatable(ids):
 
 
 class Reverser:
-    """Says every sentence backwards, of the second model with its last word twice; every third sentence never ends."""
+    """Reverses every sentence; model "second" also repeats its last word, and every third sentence never ends."""
 
     decode_hparams = AugmentConfig(method="distillation", output_dir=pathlib.Path()).decode_hparams
     calls = 0
@@ -58,7 +58,7 @@ class Reverser:
 
 @pytest.fixture(autouse=True)
 def reversers(monkeypatch):
-    """In the place of models that need TensorFlow."""
+    """Replaces the Translator, which would load TensorFlow, by Reverser."""
     Reverser.calls = 0
     monkeypatch.setitem(sys.modules, "t2t_ext.translation.translator", types.SimpleNamespace(Translator=Reverser))
     monkeypatch.setattr(augment.checks, "described", lambda chosen: {"run": chosen, "weights": len(chosen)})
@@ -66,7 +66,7 @@ def reversers(monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, toy_corpus, tiny_encoder):
-    """Data of 23 and 5 pairs, the training pairs in 3 shards; a vocabulary for each side in ``separate``."""
+    """Returns a folder: ``data`` has 23 train pairs (3 shards) and 5 dev pairs; ``tagged`` has two vocabularies."""
     root = tmp_path_factory.mktemp("augment")
     tiny_encoder.save(root / "subwords.model")
     options = {"source_language": "en", "target_language": "de"}
@@ -85,7 +85,7 @@ def folder(tmp_path_factory, toy_corpus, tiny_encoder):
 
 
 def augmented(folder, out, method, models=(), *, problem=NAME, say=lambda text: None, data="data", **config):
-    """Makes augmented data; ``models`` are names of stand-ins by the kind of model."""
+    """Makes and opens augmented data; ``models`` maps each kind of model to the name of a stand-in."""
     data = GeneratedData.open(registry.problem(problem), folder / data)
     models = {name: [kind] for name, kind in dict(models).items()}
     config = AugmentConfig(method=method, output_dir=out, chunk_pairs=10, **config)
@@ -113,7 +113,7 @@ def test_both_directions(folder, original, tmp_path):
     assert pairs(made) == original + [(target, source) for source, target in original]
     assert pairs(made, "dev") == pairs(GeneratedData.open(registry.problem(NAME), folder / "data"), "dev")
     assert made.texts("dev") == GeneratedData.open(registry.problem(NAME), folder / "data").texts("dev")
-    assert GeneratedData.open(registry.problem(REVERSED), tmp_path / "D").was_reversed  # good for either direction
+    assert GeneratedData.open(registry.problem(REVERSED), tmp_path / "D").was_reversed  # fits either direction
     assert "has 46 in place of 23" in said[0]
     assert made.manifest.splits["train"].tokens["inputs"] == sum(len(source) for source, _ in pairs(made))
     assert made.text_encoders() == GeneratedData.open(registry.problem(NAME), folder / "data").text_encoders()
@@ -126,7 +126,7 @@ def test_distillation_replaces_targets_and_keeps_those_without_translation(folde
     failed = sum(not translatable(source) for source, _ in original)
     assert 0 < failed < 23
     assert made.manifest.augmentation["counts"] == {"made": 23 - failed, "ended by the length limit": failed}
-    # A second teacher adds its translations; where neither has one, the original target is there once.
+    # A second teacher adds its translations; if neither has one, the original target occurs once.
     both = augmented(folder, tmp_path / "E", "distillation", {"forward1": "first", "forward2": "second"})
     assert len(pairs(both)) == 2 * (23 - failed) + failed
     with pytest.raises(UserError, match=f"made by t2t_ext-augment to train {NAME}, .* give --problem={NAME}, or"):
@@ -139,7 +139,7 @@ def test_diversification_stands_beside_the_original_pairs(folder, original, tmp_
     made = augmented(folder, tmp_path / "D", "diversification", models, problem=problem, original_copies=2)
     gold = original if problem == NAME else [(target, source) for source, target in original]
     expected = []
-    for source, target in gold:  # the second model says what the first one does, and is left out
+    for source, target in gold:  # the second forward model makes the same translations, which are dropped
         expected += [(source, backwards(source))] * translatable(source)
         expected += [(backwards(target), target)] * translatable(target)
     assert pairs(made) == gold * 2 + expected
@@ -160,7 +160,7 @@ def test_back_translation(folder, original, tmp_path, tag, tiny_encoder):
     assert pairs(made) == original + expected
     assert made.manifest.augmentation["counts"]["empty source"] == 2  # an empty line, and one that is not UTF-8
     assert made.manifest.augmentation["settings"]["tag"] == ("<reserved_0>" if tag else "")
-    assert tiny_encoder.decode(pairs(made)[23][0]) == tiny_encoder.decode(expected[0][0][tag:])  # a tag is no text
+    assert tiny_encoder.decode(pairs(made)[23][0]) == tiny_encoder.decode(expected[0][0][tag:])  # without tag
 
 
 def test_text_out_of_a_pipe_is_read_once(folder, tmp_path):
@@ -199,7 +199,7 @@ def test_killed_and_started_again_makes_the_same_bytes(folder, tmp_path):
         augmented(folder, tmp_path / "D", "diversification", models)
     with pytest.raises(UserError, match="There are no data"):
         GeneratedData.open(registry.problem(NAME), tmp_path / "D")
-    # Other settings are not mixed with what is there.
+    # Work with other settings is not mixed with the unfinished work.
     with pytest.raises(UserError, match=r"unfinished work .* max_length was 256, now 99.* --overwrite to begin again"):
         augmented(folder, tmp_path / "D", "diversification", models, max_length=99)
     said = []
@@ -211,7 +211,7 @@ def test_killed_and_started_again_makes_the_same_bytes(folder, tmp_path):
     files = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "DE"]
     assert files[0] == files[1]
     said.clear()
-    (tmp_path / "D" / f".{NAME}.augmenting").mkdir()  # killed while it was cleaning up
+    (tmp_path / "D" / f".{NAME}.augmenting").mkdir()  # as if the command was killed while it cleaned up
     augmented(folder, tmp_path / "D", "diversification", models, say=said.append)
     assert not (tmp_path / "D" / f".{NAME}.augmenting").exists()
     assert said == [f"The augmented data of {NAME} are in {tmp_path / 'D'} already; nothing to do."]
@@ -246,7 +246,7 @@ def test_mistakes(folder, tmp_path, method, models, config, message):
 
 
 def test_batches_of_the_search_may_change(folder, tmp_path, monkeypatch):
-    """A smaller batch_size after too little memory resumes what was begun, and what an older version has noted."""
+    """A smaller batch_size (after memory ran out) resumes the work, even if an older version noted the batch_size."""
     decode = DecodeHParams(batch_size=64)
     with monkeypatch.context() as older:
         older.setattr(augment, "NOT_IN_THE_TRANSLATIONS", ())

@@ -1,4 +1,4 @@
-"""Pseudo references on the disk: chunks of the work, the joined sidecar, and what is wrong with either."""
+"""Tests of pseudo references on disk: the chunks during the work, the joined sidecar, and damage to either."""
 
 import collections
 import dataclasses
@@ -36,7 +36,7 @@ PAIRS = {"train": 23, "dev": 5}
 
 @pytest.fixture(scope="module")
 def made_data(tmp_path_factory, toy_corpus, tiny_encoder):
-    """Data of 23 and 5 pairs, the training pairs in 3 shards; NAME_rev reads them, too."""
+    """Returns a directory with 23 train pairs in 3 shards and 5 dev pairs, which NAME_rev reads, too."""
     root = tmp_path_factory.mktemp("pseudo_data")
     tiny_encoder.save(root / "subwords.model")
     options = {}
@@ -59,7 +59,7 @@ def data(made_data, tmp_path):
 
 
 def translations(chunk, first_id=3):
-    """Made-up translations of a chunk, every seventh pair failed; a function of side and number of the pair."""
+    """Returns made-up translations of a chunk, depending on side and number of each pair; every seventh pair fails."""
     ids, texts, failures = [], [], []
     for n in range(chunk.first, chunk.last):
         length = (n * 5 + len(chunk.split) + (chunk.direction == "r2l")) % 9
@@ -76,7 +76,7 @@ def opened(data, settings=SETTINGS, shard=(0, 1), *, overwrite=False, problem=NA
 
 
 def make_sidecar(data, problem=NAME, chunk_pairs=4, first_id=3):
-    """Makes the sidecar of made-up translations through chunks, as the command does."""
+    """Makes the sidecar of made-up translations in chunks, as the command does, and returns its problem."""
     name = f"{problem}_synchronous"
     with opened(data, problem=problem) as work:
         chunks = pseudo_work.plan(PAIRS, chunk_pairs)
@@ -105,7 +105,7 @@ def sequences(flat, offsets):
     return [flat[first:last].tolist() for first, last in itertools.pairwise(offsets)]
 
 
-# The work.
+# The work in chunks.
 
 
 def test_plan_covers_every_pair_of_both_sides_once():
@@ -147,7 +147,7 @@ def test_work_done_in_another_way_is_not_gone_on_with(data):
     moved = json.loads(json.dumps(SETTINGS))
     moved["models"]["l2r"][0]["run"] = "elsewhere"
     with opened(data, moved, overwrite=True) as work:
-        assert work.is_done(chunk)  # where a run lies does not count, and --overwrite keeps what fits
+        assert work.is_done(chunk)  # the path of a run does not count, and --overwrite keeps work that fits
     with opened(data, other, overwrite=True) as work:
         assert not work.is_done(chunk)
 
@@ -310,11 +310,11 @@ def test_table_for_people():
     assert lines[3] == "train, l2r: 100 without a pseudo reference: empty"
 
 
-# Models that fail.
+# Models that fail on some or all pairs.
 
 
 def joined(data, failing):
-    """Joins translations, all or most of some split and side failed, as the command does; returns what it says."""
+    """Joins translations whose first pairs failed, as the command does, and returns its messages."""
     said = []
     teachers = types.SimpleNamespace(
         described=lambda: {"l2r": [{"run": "a", "step": 20}], "r2l": [{"run": "b", "step": 30}]}
@@ -346,7 +346,7 @@ def test_a_shortlist_that_was_made_anew_is_another_search(data, tmp_path):
     assert settings(shortlist=str(path)) == first
     path.write_bytes(b"second")
     assert settings(shortlist=str(path)) != first
-    # Without one, settings are those of work that was begun earlier.
+    # Without a shortlist, the settings equal those of work begun with earlier versions.
     assert settings() == {"decode_hparams": {"beam_size": 4, "alpha": 0.6}, "max_length": 64}
 
 
@@ -373,7 +373,7 @@ def test_of_a_model_that_always_fails_nothing_is_published(data):
     assert not [path for path in data.data_dir.glob("*_synchronous*") if not path.name.startswith(".")]
 
 
-# The name.
+# The names of problems with pseudo references.
 
 
 def test_names():
@@ -400,7 +400,7 @@ def test_names_that_do_not_exist():
         registry.register_problem("translate_mine_synchronous")(object)
 
 
-# What is kept.
+# Which translations are kept.
 
 
 def hypothesis(ids, text="x", *, finished=True, direction="l2r"):
@@ -418,7 +418,7 @@ def hypothesis(ids, text="x", *, finished=True, direction="l2r"):
         (hypothesis([*range(5, 25), 1]), "longer than 20 tokens"),
         (hypothesis([*range(5, 24), 1]), ""),
         (hypothesis([5, 6] * 8 + [1]), "repetition"),
-        (hypothesis([5, 6] * 5 + [1]), ""),  # short ones may repeat: "no, no, no"
+        (hypothesis([5, 6] * 5 + [1]), ""),  # short translations may repeat, such as "no, no, no"
     ],
 )
 def test_why_a_translation_is_no_pseudo_reference(found, expected):
@@ -435,7 +435,7 @@ def test_statistics_of_a_split(data):
     problem = make_sidecar(data)
     gold = ExampleStore.load(data, "dev")
     found = GeneratedData.open(problem, data.data_dir)
-    # Both sides are the gold targets, but for one pair that failed and one that differs in a token.
+    # Both sides equal the gold targets, except for one failed pair and one pair that differs in a token on one side.
     made = [gold.example(number)[1].tolist() for number in range(gold.num_examples)]
     other = [list(ids) for ids in made]
     other[1], other[3][0] = [], 300

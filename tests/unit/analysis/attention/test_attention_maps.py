@@ -1,4 +1,4 @@
-"""Which words stand at the rows and columns of attention, and which of it is shown."""
+"""Tests of attention maps: the words of their rows and columns, and the choice of the maps that are shown."""
 
 import types
 
@@ -17,7 +17,7 @@ BACKWARDS = ["house", "</s>"]
 
 
 def model(directions=1, target_direction="l2r", predict_tag=False):
-    """What ``sentence_of`` asks of a model."""
+    """Returns the part of a model that ``sentence_of`` needs."""
     hparams = types.SimpleNamespace(target_direction=target_direction, predict_tag=predict_tag)
     return types.SimpleNamespace(directions=directions, hparams=hparams)
 
@@ -65,7 +65,7 @@ def test_mixed_attention_has_source_and_target_columns():
     assert mixed.columns == (*SOURCE, "<start>", "the", "house", "is")
     assert (mixed.kind, mixed.boundary, mixed.stack, mixed.layer) == ("mixed", 3, "", 2)
     assert mixed.title == "Mixed attention, layer 3"
-    # Position 1 sees the source, and of the target <start> and itself.
+    # Position 1 sees the whole source, and of the target <start> and itself.
     np.testing.assert_array_equal(mixed.hidden[1], [False] * 5 + [True] * 2)
     kinds = [found[f"layer_2/{name}"].kind for name in ("source_self_attention", "self_attention", "source_attention")]
     assert kinds == ["encoder", "self", "source"]
@@ -74,8 +74,8 @@ def test_mixed_attention_has_source_and_target_columns():
 @pytest.mark.parametrize("predict_tag", [False, True])
 def test_two_directions_read_their_tags_and_each_other(predict_tag):
     words = attention.sentence_of(model(2, predict_tag=predict_tag), SOURCE, [TARGET, BACKWARDS])
-    more = int(predict_tag)  # the position that predicts the tag
-    both = 4 + more  # the shorter side is padded
+    more = int(predict_tag)  # the extra position that predicts the tag
+    both = 4 + more  # the shorter side is padded to this length
     found = read(
         {
             "decoder/layer_0/self_attention/l2r/history": weights(both, both),
@@ -149,7 +149,7 @@ def test_what_is_not_over_positions_is_left_out():
 def test_strongest_links():
     links = list(attention.strongest(np.array([[0.1, 0.6, 0.3], [1.0, 0.0, 0.0]]), 2))
     assert links[0] == [(1, 0.6), (2, 0.3)]
-    assert links[1] == [(0, 1.0)]  # the others are nothing
+    assert links[1] == [(0, 1.0)]  # weights of 0 are no links
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The page of attention: a grid of heads for each layer, one scale, a tooltip for every weight. No TensorFlow."""
+"""Tests of the attention page without TensorFlow: one grid of heads per layer, one scale, a tooltip per weight."""
 
 import json
 import re
@@ -15,7 +15,7 @@ SOURCE, INPUTS, PREDICTED = ("das", EVIL), ("<start>", "the", "house"), ("the", 
 
 
 def attention(kind, layer, heads=3):
-    """An attention whose largest weight is 0.8 in the cross-attention of the first layer, and 0.5 elsewhere."""
+    """Returns a map whose largest weight is 0.8 for the cross-attention of the first layer, and 0.5 for any other."""
     columns = SOURCE if kind == "source" else INPUTS
     weights = np.tril(np.full([heads, 3, len(columns)], 0.25 if layer else 0.5, "float32"))
     weights[:, 0, 0] = 0.8 if kind == "source" and not layer else 0.5
@@ -78,8 +78,8 @@ def test_every_weight_has_a_tooltip_and_a_share_of_the_color():
     assert len(titles) == 6
     assert f'width="{width}"' in svg
     assert 'aria-label="described"' in svg
-    # A long label is cut, and says so in a tooltip.
+    # A long label is truncated, and its tooltip shows the whole of it.
     assert "…pfschiff<title>&lt;b&gt;&amp;&#x27;&quot;Donaudampfschiff</title>" in svg
     own, _ = heat_map(attention("self", 0), None, 0.8, "described")
-    assert own.count('class="unseen"') == 3  # later inputs
+    assert own.count('class="unseen"') == 3  # inputs after the current position
     assert own.count("fill-opacity") == 6

@@ -1,4 +1,4 @@
-"""The divergence of local and global attention: equations 10 to 13 against NumPy, positions, layers, report."""
+"""Tests of the divergence of local and global attention: equations 10 to 13 against NumPy, layers, and the report."""
 
 import json
 import math
@@ -25,7 +25,7 @@ def distributions(*shape, seed=0):
 
 
 def numpy_divergence(p, q):
-    """Equations 11 and 12 as they are printed, a distribution at a time; 0 log 0 is 0."""
+    """Returns equations 11 and 12 as printed, for one pair of distributions, with 0 log 0 = 0."""
 
     def kl(one, other):
         return sum(x * math.log(x) - x * math.log(y) for x, y in zip(one, other, strict=True) if x > 0)
@@ -35,7 +35,7 @@ def numpy_divergence(p, q):
 
 
 def numpy_joined(weights, heads):
-    """Equation 10 for weights [H, Q, K], with the rows made to add up to 1."""
+    """Returns equation 10 for weights [H, Q, K], with rows normalized to a sum of 1."""
     rows = []
     for q in range(weights.shape[1]):
         if heads == "max":
@@ -157,4 +157,4 @@ def test_report(tmp_path):
     assert tf.image.decode_png((tmp_path / "new" / "divergence.png").read_bytes()).shape[2] == 4
     table = divergence_report.build(runs, "Measured so.").text()
     (row,) = (line for line in table.splitlines() if line.startswith("f=5"))
-    assert row.split() == ["f=5", "5", *["0.2000", "±", "0.0500"] * 2, "2"]  # nothing of layer 1
+    assert row.split() == ["f=5", "5", *["0.2000", "±", "0.0500"] * 2, "2"]  # has no values for layer 1

@@ -1,4 +1,4 @@
-"""Gradient norms of layers: groups, sums in the training step, what is read and compared."""
+"""Tests of the gradient norms of layers: their groups, their sums in the training step, reading, and comparison."""
 
 import json
 import math
@@ -55,13 +55,13 @@ def test_the_step_sums_the_norms_of_the_whole_gradient_before_clipping(slices):
     expected = step.gradients(batch())["gradients"]
     norm = float(step.run(batch())["gradient_norm"])
     assert norm == pytest.approx(float(tf.linalg.global_norm(list(expected.values()))), rel=1e-6)
-    assert norm > 0.05  # so it would be clipped
+    assert norm > 0.05  # large enough to be clipped
     np.testing.assert_allclose(state.gradient_norms, [*(tf.norm(each) for each in expected.values()), 1], rtol=1e-5)
     before = state.gradient_norms.numpy()
     step.run(batch(1))
     more = state.gradient_norms.numpy() - before
     assert (more[:2] > 0).all()
-    assert more[2:].tolist() == [0, 1]  # what is unused has no gradient
+    assert more[2:].tolist() == [0, 1]  # an unused variable has no gradient
 
 
 def test_earlier_checkpoints_resume_without_sums():
@@ -102,7 +102,7 @@ def test_means_errors_shares_and_ratios(systems):
     assert (top.value, top.count) == (2.5, 2)
     assert top.error == pytest.approx(math.sqrt(0.5) / math.sqrt(2))
     assert base.share(gradient_series.TOP) == pytest.approx(2.5 / 4)
-    assert thin.mean(gradient_series.TOP).value == 0.5  # its own top layer, the first
+    assert thin.mean(gradient_series.TOP).value == 0.5  # the first layer is its top layer
     assert thin.mean("encoder/layer_1") is None
     report = gradient_report.GradientComparison(systems, "Measured.", "logged point", over_steps=True)
     assert report.parts == ["top encoder layer", "encoder/layer_0", "encoder/layer_1", "all"]

@@ -1,4 +1,4 @@
-"""Figures of gradient norms. No TensorFlow."""
+"""Tests of the figures of gradient norms, without TensorFlow."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Probing: representations, the classifier against NumPy, what is sure of accuracies, the report."""
+"""Tests of probing: representations, the classifier compared with NumPy, the significance of accuracies, the report."""
 
 import functools
 import json
@@ -82,7 +82,7 @@ def toy(count, seed=0):
 
 
 def numpy_update(weights, squares, x, y, settings):
-    """One update of RMSProp, written out: the loss of the batch before it, the new weights and their averages."""
+    """Returns the loss before an RMSProp update, the new weights, and the averages of the squared gradients."""
     w1, b1, w2, b2 = weights
     inner = x @ w1 + b1
     hidden = np.maximum(inner, 0)
@@ -112,7 +112,7 @@ def test_updates_are_those_of_numpy():
 
 
 def numpy_accuracy(train, valid, test, settings, seed):
-    """Accuracy on the test sentences of a classifier that is trained and stopped as the paper says."""
+    """Returns the test accuracy of a classifier that is trained and stopped as the paper describes."""
     rng, hidden = np.random.default_rng(seed), settings.hidden_size
     weights = []
     for rows, columns in ((6, hidden), (hidden, 3)):
@@ -190,7 +190,7 @@ def test_the_weights_are_those_of_the_best_epoch():
 
 
 def test_wilsons_interval():
-    # Values of the formula as in Newcombe (1998), table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+    # Values of the formula from Newcombe (1998), table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
     for right, count, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611),
                                     (1, 29, 0.0061, 0.1718)):  # fmt: skip
         assert probing_statistics.wilson(right / count, count) == (
@@ -200,7 +200,7 @@ def test_wilsons_interval():
 
 
 def right(*counts):
-    """Two systems: both right, only the first, only the second, neither."""
+    """Returns what two systems get right, from the counts of both, only the first, only the second, neither."""
     pairs = np.repeat([[1, 1], [1, 0], [0, 1], [0, 0]], counts, axis=0).astype(bool)
     return pairs[:, 0], pairs[:, 1]
 

@@ -1,4 +1,4 @@
-"""Probing tasks: what is read and left out, and what is built from a corpus by SentEval's rules."""
+"""Tests of probing tasks: what is read and dropped, and what is built from a corpus by SentEval's rules."""
 
 import collections
 import gzip

@@ -1,4 +1,4 @@
-"""Several corpora: weights, tags, and what becomes of them in NAME_rev."""
+"""Tests of several corpora: their weights and tags, and both in the reversed problem NAME_rev."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ SIZE = 4000
 
 @pytest.fixture
 def files(tmp_path):
-    """A corpus of 4,000 pairs as two files."""
+    """Returns a corpus of 4,000 pairs in two files."""
     paths = [tmp_path / f"train.{language}" for language in ("de", "en")]
     for path in paths:
         path.write_text("".join(f"{path.suffix[1:]} {number}\n" for number in range(SIZE)))
@@ -26,7 +26,7 @@ def files(tmp_path):
 
 
 def occurring(files, weight, **fields):
-    """Returns (source, target) as often as it occurs, and the report."""
+    """Returns the pairs (source, target), repeated as often as they occur, and the counts of the corpus."""
     report = ReadReport()
     source = CorpusSource(name="web", files=(files,), weight=weight, **fields)
     rows = [row for row in source.read(report) for _ in range(getattr(row, "times", 1))]
@@ -36,7 +36,7 @@ def occurring(files, weight, **fields):
 @pytest.mark.parametrize("weight", [0, 0.25, 1, 1.5, 3, 3.9])
 def test_a_weight_is_how_often_a_pair_occurs_on_average(files, weight):
     rows, counted = occurring(files, weight)
-    deviation = 4 * (SIZE * (weight % 1) * (1 - weight % 1)) ** 0.5  # of a binomial distribution
+    deviation = 4 * (SIZE * (weight % 1) * (1 - weight % 1)) ** 0.5  # 4 standard deviations (binomial)
     assert abs(len(rows) - SIZE * weight) <= deviation
     assert counted == {"weight": weight, "tag": "", "pairs": SIZE, "occurrences": len(rows)}
     times = [rows.count(row) for row in dict.fromkeys(rows[:200])]
@@ -48,7 +48,7 @@ def test_which_pairs_occur_depends_on_the_pairs_alone(files):
     assert occurring(files, 0.5)[0] == rows
     assert [(target, source) for source, target in occurring(ReversedPairs(files), 0.5)[0]] == rows
     more = set(occurring(files, 0.7)[0])
-    assert set(rows) < more  # a larger weight never takes pairs away
+    assert set(rows) < more  # a larger weight keeps the pairs of a smaller one
     assert len({number // 100 for number in (int(source.split()[1]) for source, _ in rows)}) == SIZE // 100
 
 
@@ -95,7 +95,7 @@ def test_values_by_name():
 
 @pytest.fixture
 def mixed(files, tmp_path, monkeypatch):
-    """Function (name ending, further options) -> the problem of two corpora, the second one small and tagged."""
+    """Returns a function (name ending, options) -> problem of two corpora, the second one small."""
     for language in ("de", "en"):
         (tmp_path / f"small.{language}").write_text("".join(f"klein {language} {number}\n" for number in range(40)))
         (tmp_path / f"dev.{language}").write_text({"de": "eins 1\nzwei 2\n", "en": "one 1\ntwo 2\n"}[language])
@@ -117,7 +117,7 @@ def generated(problem, tmp_path, **settings):
 
 
 def texts(data, split):
-    """Returns the sources and targets of the train split as text, sorted."""
+    """Returns the (source, target) pairs of a split as sorted text."""
     import numpy as np
 
     pairs = []
@@ -168,7 +168,7 @@ def test_tags_stand_on_what_is_the_source(mixed, tmp_path):
     assert (backward.source_language, backward.target_language, backward.was_reversed) == ("en", "de", False)
     assert "translate_parallel_text_rev in" in said
     encoder = forward.text_encoders()[0]
-    assert len(encoder.encode_batch(encoder.prepare(["<2x>"]))[0]) <= 2  # the tag, and a space before it at the most
+    assert len(encoder.encode_batch(encoder.prepare(["<2x>"]))[0]) <= 2  # the tag, and at most one space before it
 
 
 def test_a_run_does_not_take_other_options_than_its_data(mixed, tmp_path):
@@ -207,7 +207,7 @@ def test_the_summary_says_that_drops_are_pairs_where_weights_repeat_them(mixed, 
 @pytest.mark.parametrize("steps", ["none", "moses_tokenize"])
 @pytest.mark.parametrize("subwords", ["sentencepiece", "subword_nmt"])
 def test_a_model_that_was_made_without_the_tags(mixed, tmp_path, steps, subwords):
-    """With a subword of its own, in several, or so that it would not be what it was: then it is refused."""
+    """Tags may be split into several subwords if this loses nothing; otherwise the given model is refused."""
     ways = {"subwords": subwords, "source_steps": steps, "target_steps": steps}
     for name, options in (("without", {}), ("with", {"train_tags": "<web>,<klein>", "default_tag": "<web>"})):
         generated(mixed(**options), tmp_path / name, **ways)

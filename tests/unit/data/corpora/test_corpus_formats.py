@@ -1,4 +1,4 @@
-"""Readers of compressed files, archives, marked-up segments, translation memories, and what they refuse."""
+"""Tests of compressed files, archives, marked-up segments and translation memories, and what readers refuse."""
 
 import bz2
 import codecs
@@ -77,7 +77,7 @@ def test_what_expands_beyond_reason_is_refused(tmp_path, monkeypatch, kind):
         list(read_lines(path))
     monkeypatch.setattr(compression, "MOST_UNCHECKED_BYTES", 1 << 30)
     assert count_lines(path) == 1 << 23
-    monkeypatch.setattr(compression, "MOST_UNCHECKED_LINES", 1 << 20)  # of empty lines alone
+    monkeypatch.setattr(compression, "MOST_UNCHECKED_LINES", 1 << 20)  # a limit that concerns only empty lines
     with pytest.raises(UserError, match="bomb expands to more than 200 times its size"):
         list(read_lines(path))
 
@@ -183,7 +183,7 @@ def test_archives_are_unpacked_once_and_again_where_they_changed(tmp_path):
     assert (archives.unpacked_beside(path, wanted) / "a").read_text() == "mine"
     other = archives.unpacked_beside(path, lambda name: name == "b", "b")
     assert (other, (other / "b").read_text()) == (tmp_path / "c.tgz.b.unpacked", "2")
-    assert (target / "a").read_text() == "mine"  # every choice of files has its own directory
+    assert (target / "a").read_text() == "mine"  # every selection of files has its own directory
     file(path, corpus_files.tar({"a": "11"}))
     assert (archives.unpacked_beside(path, wanted) / "a").read_text() == "11"
 
@@ -301,7 +301,7 @@ def test_a_file_that_ends_within_a_character_is_named_with_its_last_line(tmp_pat
     path = file(tmp_path / "x", b"a\nb\n\xe2\x82")
     with pytest.raises(UserError, match=r"x, line 3: not UTF-8"):
         charsets.encoding_of(path)
-    with pytest.raises(UserError, match=r"x, line 2: not UTF-8"):  # what was read before counts as well
+    with pytest.raises(UserError, match=r"x, line 2: not UTF-8"):  # lines in blocks that were read before count, too
         charsets.encoding_of(file(path, b"a\n\xe2\n\n\n"))
 
 
@@ -398,7 +398,7 @@ def test_titles_and_descriptions_are_text_but_not_talk_numbers(tmp_path):
 
 
 def test_carriage_returns_of_tagged_lines_are_counted_in_one_split(tmp_path):
-    """Also where dev lines are held out of the training text, whose files are read once for each split."""
+    """This also holds if dev lines are held out of the training text, whose files are read once for each split."""
     paths = [tmp_path / "train.tags.de-en.de", tmp_path / "train.tags.de-en.en"]
     for path, language in zip(paths, ("de", "en"), strict=True):
         lines = corpus_files.train_tags(language, 1, 3, translated=language == "en")

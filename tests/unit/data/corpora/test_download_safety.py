@@ -1,4 +1,4 @@
-"""What downloads refuse: weaker redirects, endless files, links in the place of files, folders of others."""
+"""Tests that downloads refuse insecure redirects, endless files, links in place of files, and others' folders."""
 
 import concurrent.futures
 import io
@@ -47,7 +47,7 @@ class Response(io.BytesIO):
 
 @pytest.fixture
 def answer(monkeypatch):
-    """Makes every request be answered by a response that is given."""
+    """Returns a function that sets the response to every request."""
 
     def give(response):
         opener = type("Opener", (), {"open": lambda self, request, timeout: response})
@@ -90,7 +90,7 @@ def test_a_file_of_unknown_checksum_is_warned_of(tmp_path, answer, capfd):
 
 @pytest.mark.parametrize(("whole", "expected"), [(4, b"file"), (9, b"something"), (None, b"something")])
 def test_a_part_that_is_longer_than_the_file_is_of_another_file(tmp_path, monkeypatch, whole, expected):
-    """The server has no more (416) and says how long its file is, or does not."""
+    """The server answers 416 (no more bytes), with or without the length of the file."""
 
     def opened(self, request, timeout):
         if not request.headers:
@@ -106,7 +106,7 @@ def test_a_part_that_is_longer_than_the_file_is_of_another_file(tmp_path, monkey
 
 @pytest.fixture
 def server(monkeypatch):
-    """Function (content, knows If-Range, headers): serves a file; returns the list of the headers of requests."""
+    """Returns a function that serves content with headers, and returns the list of the headers of all requests."""
 
     def serve(content, knows_if_range=True, **headers):
         requests = []
@@ -129,7 +129,7 @@ def server(monkeypatch):
 
 
 def interrupted(path, server, **headers):
-    """Begins a download of ``path`` whose server says more bytes than it gives."""
+    """Begins a download of ``path``, whose server announces more bytes than it sends."""
     server(b"first", Content_Length="9", **headers)
     with pytest.raises(UserError, match="could not be downloaded"):
         download.fetch("https://a.org/x", path, show_progress=False)
@@ -187,7 +187,7 @@ def test_of_several_that_want_a_file_one_downloads_it(tmp_path, monkeypatch):
 
 def test_what_is_downloaded_again_must_be_what_came_first(tmp_path, answer):
     path = tmp_path / "x"
-    for content in (b"content", b"content"):  # removed and downloaded again
+    for content in (b"content", b"content"):  # downloaded, removed, and downloaded again
         answer(Response(content))
         download.fetch("https://a.org/x", path, show_progress=False)
         path.unlink()
@@ -213,7 +213,7 @@ def test_the_default_folder_is_the_users_own(tmp_path, monkeypatch):
     os.symlink(tmp_path / "elsewhere", made)
     with pytest.raises(UserError, match="is not yours alone"):
         download.private_folder()
-    (tmp_path / "t2t_datagen").mkdir(mode=0o755)  # raw files that were put there before
+    (tmp_path / "t2t_datagen").mkdir(mode=0o755)  # a folder of raw files from before
     assert download.private_folder() == str(tmp_path / "t2t_datagen")
 
 

@@ -1,4 +1,4 @@
-"""The places of samples: file and line, in little memory."""
+"""Tests of the places of samples: file and line, kept in little memory."""
 
 from t2t_ext.data.corpora import places
 from t2t_ext.data.corpora.readers import PairFiles, ReadReport

@@ -1,4 +1,4 @@
-"""Readers: lines end at LF alone, nothing is lost without being counted, errors name file and line."""
+"""Tests of readers: lines end only at LF, every loss is counted, and errors name file and line."""
 
 import gzip
 import os
@@ -50,7 +50,7 @@ def test_utf_16_without_a_byte_order_mark_is_no_utf_8(tmp_path, encoding, packed
     for read in (readers.count_lines, lambda path: list(readers.read_lines(path))):
         with pytest.raises(UserError, match=rf"t is UTF-16; .*{command}\."):
             read(path)
-    # A few NULs, or many without order, make no UTF-16.
+    # A few NULs, or many without the pattern of UTF-16, are accepted.
     for content in (b"a\0b\nc d e\n", b"a\0b\n", b"\0\n", b"\0" * 64 + b"\n"):
         damaged = write(tmp_path / "t", packed(content))
         assert list(readers.read_lines(damaged)) == content.splitlines()

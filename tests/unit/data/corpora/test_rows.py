@@ -1,4 +1,4 @@
-"""Parquet and JSON lines, as Hugging Face's data sets are kept, through `translate_parallel_text`."""
+"""Tests of rows in Parquet or JSON lines, as in Hugging Face data sets, read by `translate_parallel_text`."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ KINDS = ("train.parquet", "train.jsonl", "train.jsonl.gz", "no_ending")
 
 
 def write(path, found):
-    """The rows in the format of the name: JSON lines, or Parquet."""
+    """Writes rows as JSON lines or Parquet, depending on the ending of the name."""
     if ".json" not in path.name:
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), path)
         return path

@@ -1,4 +1,4 @@
-"""Lines come and go in windows, and what is noted of them stays bounded."""
+"""Tests of text lines: they are read and written in windows, and notes about them stay bounded."""
 
 import contextlib
 import errno
@@ -21,7 +21,7 @@ def test_windows_are_bounded_by_lines_and_characters(monkeypatch):
     lines = iter(["a", "b", "c", "d", "e" * 9, "f" * 20, "g"])
     windows = text_lines.windows(lines)
     assert next(windows) == ["a", "b", "c"]
-    assert next(lines) == "d"  # the next window was not read yet
+    assert next(lines) == "d"  # the next window has not been read yet
     assert list(windows) == [["e" * 9, "f" * 20], ["g"]]
     assert list(text_lines.windows([])) == []
     assert list(text_lines.windows([1, 2, 3, 4])) == [[1, 2, 3], [4]]
@@ -137,7 +137,7 @@ def test_what_is_typed_and_is_not_utf8_does_not_end_the_session(locale, through_
     os.write(here, "Stra\u00dfe\n".encode() + b"caf\xe9 x\nq\n")
     with process, open(here, "rb", buffering=0, closefd=True) as shown:
         found = b""
-        with contextlib.suppress(OSError):  # at the end the terminal is closed
+        with contextlib.suppress(OSError):  # reading fails when the terminal is closed at the end
             while part := (shown if through_readline else process.stdout).read(4096):
                 found += part
     assert process.returncode == 0, found

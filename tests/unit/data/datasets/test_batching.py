@@ -1,4 +1,4 @@
-"""The plan of batches: complete, within the budget, little padding, a function of seed and epoch."""
+"""Tests of the batch plan: complete, within the budget, little padding, determined by seed and epoch."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from t2t_ext.errors import UserError
 
 
 def caption_lengths(count, seed=0):
-    """Lengths as of Multi30k's captions in 8,000 subwords: mean 16, at most 60, both sides correlated."""
+    """Returns lengths like those of Multi30k captions with 8,000 subwords: mean 16, at most 60, sides correlated."""
     rng = np.random.default_rng(seed)
     sources = np.clip(np.round(rng.gamma(9, 16 / 9, count)), 3, 60).astype(np.int32)
     targets = np.clip(np.round(sources * rng.normal(0.97, 0.17, count)), 3, 60).astype(np.int32)
@@ -62,7 +62,7 @@ def test_dynamic_widths_are_no_longer_than_needed():
     plan = plan_of(HParams(batch_size=1500))
     shapes = list(zip(plan.rows.tolist(), plan.input_widths.tolist(), plan.target_widths.tolist(), strict=True))
     for shape in set(shapes):
-        # Of all batches of one shape, one needs it.
+        # Some batch of each shape needs the full widths.
         examples = np.concatenate([examples_of(plan, i) for i, other in enumerate(shapes) if other == shape])
         assert SOURCES[examples].max() == shape[1]
         assert TARGETS[examples].max() == shape[2]
@@ -254,7 +254,7 @@ def test_length_groups_give_every_batch_all_lengths(mode, groups):
     for number in range(planner.batches_per_epoch):
         parts = [examples_of(plan, part) for part in range(number * groups, (number + 1) * groups)]
         means = [counted[part].mean() for part in parts if len(part)]
-        assert (np.diff(means) > -1).all()  # two parts of one block differ by chance
+        assert (np.diff(means) > -1).all()  # the means of two parts from one block differ only by chance
         spread.append(means[-1] / means[0])
     assert np.mean(spread) > 1.5
     empty = plan.begins == plan.ends

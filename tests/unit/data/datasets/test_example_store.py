@@ -1,4 +1,4 @@
-"""Shards come back as they were written, or say which is damaged."""
+"""Tests of the example store: shards are read as they were written, and a damaged shard is named."""
 
 import pathlib
 import types
@@ -12,7 +12,7 @@ from t2t_ext.io import files
 
 
 class FakeData:
-    """As much of GeneratedData as loading needs, over shards written here."""
+    """Implements the part of GeneratedData that loading needs, on shards that it writes itself."""
 
     pseudo = None
 
@@ -87,7 +87,7 @@ def test_damaged_shard_is_named_with_the_command(tmp_path, damage, verify):
 def test_one_flipped_bit_is_noticed(tmp_path):
     data = FakeData(tmp_path, SHARDS)
     content = bytearray(data.paths[0].read_bytes())
-    content[10] ^= 1  # a time stamp: the archive can still be read
+    content[10] ^= 1  # a time stamp, so the archive can still be read
     data.paths[0].write_bytes(content)
     assert ExampleStore.load(data, "train", verify=False).num_examples == 3
     with pytest.raises(UserError, match="its SHA-256 is not the manifest's"):

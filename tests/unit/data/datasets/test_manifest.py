@@ -1,4 +1,4 @@
-"""Manifests name files beside them, and no others."""
+"""Tests that a manifest can name only files in its own directory."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Batches in the graph: what the plan says, from any step, in any number of parts."""
+"""Tests of the input pipeline: its batches follow the plan from any step and in any number of parts."""
 
 import itertools
 import time
@@ -12,7 +12,7 @@ from t2t_ext.data.datasets.pipeline import TrainPipeline, eval_batches
 
 
 def make_store(count, seed=0):
-    """Every sequence names its example: [side, number, ...fillers, EOS]."""
+    """Returns a store whose sequences identify their example: [100 + side, 1000 + number, ...fillers, EOS]."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(3, 30, (2, count))
     sides = [

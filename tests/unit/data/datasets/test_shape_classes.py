@@ -1,4 +1,4 @@
-"""Classes of shapes: the least padding for their number, few of them, the same in every epoch."""
+"""Tests of the shape classes: the least padding for their number, few shapes, and the same ones in every epoch."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from t2t_ext.data.datasets import batching, shape_classes
 
 
 def cost(classes, inputs, targets, mode, class_cost):
-    """Padded positions of all pairs plus the cost of classes; sizes are padded as the search pads them."""
+    """Returns the padded positions of all pairs plus the cost of the classes, with the padding of the search."""
     total = 0.0
     for number in np.unique(classes):
         chosen = classes == number
@@ -27,7 +27,7 @@ def cost(classes, inputs, targets, mode, class_cost):
 
 
 def all_divisions(size, rest):
-    """Every division into ranges of size, each cut into ranges of rest."""
+    """Yields all divisions into ranges of size whose pairs are divided further into ranges of rest."""
 
     def ranges(values):
         values = np.unique(values)
@@ -45,7 +45,7 @@ def all_divisions(size, rest):
 @pytest.mark.parametrize("class_cost", [1.0, 6.0, 30.0])
 def test_no_other_division_is_cheaper(mode, class_cost):
     rng = np.random.default_rng(4)
-    # Sizes so close that the limit of the ratio inside a class does not count.
+    # The sizes are so close that the limit on the ratio within a class has no effect.
     inputs, targets = rng.integers(20, 23, 12), rng.integers(20, 23, 12)
     size = {"max": np.maximum(inputs, targets), "sum": inputs + targets, "target": targets}[mode]
     rest = inputs if mode == "target" else inputs - targets

@@ -1,4 +1,4 @@
-"""Shortlists: IBM Model 1 against its plain formula, what is always a candidate, files."""
+"""Tests of shortlists: IBM Model 1 against its plain formula, the fixed candidates, and the files."""
 
 import collections
 
@@ -12,7 +12,7 @@ from t2t_ext.errors import UserError
 
 
 class Encoder:
-    """As much of a SubwordEncoder as a shortlist needs: the id 12 is a byte, 13 a control symbol."""
+    """Implements the part of SubwordEncoder that a shortlist needs; id 12 is a byte, and 13 a control symbol."""
 
     control_ids = (3, 4, 13)
 
@@ -34,7 +34,7 @@ def pairs():
 
 
 def model_1(sources, targets, iterations=4):
-    """t(f | e) as Brown et al. (1993) have it, sentence by sentence."""
+    """Returns t(f | e) after the EM iterations of Brown et al. (1993), computed sentence by sentence."""
     t = collections.defaultdict(lambda: 1.0)
     for _ in range(iterations):
         counts, totals = collections.defaultdict(float), collections.defaultdict(float)
@@ -66,7 +66,7 @@ def test_best_are_those_of_model_1(pairs, monkeypatch, at_once):
         assert len(set(row)) == len(row)
         np.testing.assert_allclose([t[source_id, f] for f in row], probabilities, rtol=1e-9)
     assert found.best[20].any()
-    assert found.best[1].any()  # EOS, in the place of the empty word
+    assert found.best[1].any()  # EOS, which takes the place of the empty word
 
 
 def test_always_are_specials_bytes_and_the_most_frequent(pairs):
@@ -119,7 +119,7 @@ def test_errors(pairs, tmp_path):
 
 
 def test_damage_is_a_message(pairs, tmp_path):
-    """Whatever the damage makes zlib, zip and numpy raise: it is refused, or nothing that is read has changed."""
+    """Whatever errors zlib, zip and NumPy raise, a damaged file is refused, or the values read are unchanged."""
     make(pairs).write(tmp_path / "list.npz")
     content = (tmp_path / "list.npz").read_bytes()
     refused = 0

@@ -1,4 +1,4 @@
-"""Targets of references and pseudo references: against a rendering in plain Python that follows the paper's triples."""
+"""Tests of targets made of references and pseudo references, compared with the paper's triples in plain Python."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from t2t_ext.models import families
 
 COUNT = 120
 FAILED_L2R, FAILED_R2L = {7, 30}, {30, 99}
-# Zhou et al. 2019: (written left to right, written right to left), section 3.4 (two) and 4.7 (six).
+# Zhou et al. (2019), sections 3.4 (two) and 4.7 (six): (left-to-right target, right-to-left target).
 TRIPLES = {
     "none": ["GG"],
     "one": ["GR"],
@@ -28,7 +28,7 @@ OF_ONE_SIDE = {"none": ["G"], "l2r": ["G", "L"], "both": ["G", "L", "R"]}
 
 
 def sequences():
-    """Source, reference and pseudo references of every pair in text order; the second id names field and pair."""
+    """Returns source, reference and pseudo references of all pairs in text order; ids 1 and 2 name field and pair."""
     rng = np.random.default_rng(5)
 
     def made(field, number):
@@ -51,7 +51,7 @@ def backwards(ids):
 
 
 def rendering(pseudo, sides, gold_only=False, r2l=False):
-    """Returns (source, targets, labels) of every example, as sorted lists of ids, and how many were left out."""
+    """Returns the expected examples (source, targets, labels), sorted, and the number of those left out."""
     examples, left_out = [], 0
     for fields in (TRIPLES if sides == 2 else OF_ONE_SIDE)[pseudo]:
         for number in range(COUNT):
@@ -75,7 +75,7 @@ def unpadded(row):
 
 
 def read(batches, sides):
-    """What came out of a pipeline, in the rendering's form."""
+    """Returns the examples in a pipeline's batches in the form of `rendering`."""
     examples = []
     for batch in batches:
         labels = batch.get("labels", batch["targets"])
@@ -140,7 +140,7 @@ def test_what_is_left_out_is_counted_by_reason():
 
 
 def test_lengths_count_as_those_of_the_longer_side():
-    """As many sentences as a Transformer's batch has; the padding of the other side is positions, not budget."""
+    """The longer target decides how many sentences fit into a batch; the shorter one's padding is not in the budget."""
     examples = target_variants.examples_of(STORE, hparams_of(2, "two"), 2)
     for number in (0, 7, COUNT + 5, 2 * COUNT - 1):
         variant, pair = divmod(number, COUNT)
@@ -215,7 +215,7 @@ def test_ids_are_in_memory_once_whatever_the_number_of_variants():
 
 
 def test_fingerprints_tell_variants_apart():
-    """A run that is resumed with other variants of as many examples would learn something else."""
+    """Resuming with other variants must be noticed, even if they give the same number of examples."""
     same = ExampleStore.from_sequences(FIELDS["S"], FIELDS["G"], (FIELDS["G"], FIELDS["G"]))
 
     def fingerprint(sides, pseudo, **changes):
@@ -318,7 +318,7 @@ def test_the_trainer_warns_where_many_pseudo_references_failed():
         store = ExampleStore.from_sequences([[5, 1]] * 10, [[6, 1]] * 10, (made, [[7, 1]] * 10))
         return target_variants.failure_warning(target_variants.examples_of(store, hparams_of(2, pseudo), 2))
 
-    assert warning(4, "two") == ""  # a fifth of the examples
+    assert warning(4, "two") == ""  # that is a fifth of the examples
     assert warning(5, "two").startswith(
         "warning: of 20 examples, 5 whose pseudo reference of the L2R model failed, are"
     )
@@ -327,7 +327,7 @@ def test_the_trainer_warns_where_many_pseudo_references_failed():
 
 
 def test_wide_ids_and_narrow_ones_together():
-    """References of 16 bits, pseudo references of 32: what is in memory holds both."""
+    """Ids of 16-bit references and of 32-bit pseudo references can be held in memory together."""
     store = ExampleStore.from_sequences([[5, 1]], [[6, 1]], ([[70000, 8, 1]], [[9, 70001, 1]]))
     (batch,) = take(TrainPipeline(store, hparams_of(2, "one"), seed=1, target_sides=2).dataset(0), 1)
     assert batch["targets"][0].tolist() == [[6, 1, 0], [70001, 9, 1]]

@@ -1,4 +1,4 @@
-"""The doctor finds blocks in which one side is some lines ahead of the other, and none elsewhere."""
+"""Tests that the doctor finds exactly those blocks in which one side is shifted against the other by some lines."""
 
 import random
 
@@ -10,7 +10,7 @@ COUNT, FIRST, LAST = 2000, 600, 1000
 
 
 def corpus(seed=1, names=False):
-    """Sources and targets of lengths that go together loosely, as translations' do; or of one length, with numbers."""
+    """Returns sources and targets of loosely correlated lengths; with `names`, of one length with shared numbers."""
     rng = random.Random(seed)
     pairs = []
     for _ in range(COUNT):
@@ -28,7 +28,7 @@ def corpus(seed=1, names=False):
 def test_a_shifted_block_is_found_with_its_lines(names, offset):
     sources, targets = corpus(names=names)
     block = targets[FIRST:LAST]
-    targets[FIRST:LAST] = block[-offset:] + block[:-offset]  # what belongs to line i stands at line i + offset
+    targets[FIRST:LAST] = block[-offset:] + block[:-offset]  # the translation of line i is now at line i + offset
     (found,) = joined(shifted_blocks(0, sources, targets))
     assert found.offset == offset
     assert abs(found.first - FIRST) <= 50
@@ -135,7 +135,7 @@ def test_much_that_is_dropped_is_warned_of():
 
     assert "iconv -f" in remedy(invalid_utf8=500, empty=1)
     assert "t2t_ext-doctor" in remedy(invalid_utf8=1, length_ratio=500)
-    assert remedy(length_ratio=500, floats={"inputs": {}}) == ""  # the doctor looks at text alone
+    assert remedy(length_ratio=500, floats={"inputs": {}}) == ""  # the doctor examines only text
 
 
 def test_a_ratio_that_leaves_nothing_is_a_fault(tmp_path):

@@ -1,4 +1,4 @@
-"""Float vectors beside the shards: written once, read where they lie, padded into batches."""
+"""Tests of float vectors stored beside the shards: written once, read in place, and padded into batches."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def random(length, seed, depth=3):
 
 
 def test_what_is_written_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(float_files, "MOST_BYTES_PER_FILE", 7 * 3 * 4)  # seven vectors
+    monkeypatch.setattr(float_files, "MOST_BYTES_PER_FILE", 7 * 3 * 4)  # room for seven vectors
     writer, arrays = writer_of(tmp_path), [random(length, seed) for seed, length in enumerate((2, 4, 1, 9, 3, 0, 4))]
     assert [writer.add(array) for array in arrays] == list(range(7))
     described = writer.close()
@@ -99,7 +99,7 @@ def test_damaged_files(tmp_path):
 
 @pytest.fixture(scope="module")
 def captions(tmp_path_factory):
-    """The data of a tiny COCO."""
+    """Returns the entries and the generated data of a tiny COCO."""
     from t2t_ext import registry
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.data.generation.generate import generate
@@ -112,7 +112,7 @@ def captions(tmp_path_factory):
 
 
 def test_batches_hold_the_features_of_their_captions(captions):
-    """Of every row of an epoch: its features are those of the image that its caption is of."""
+    """Every row of an epoch has the features of the image that its caption describes."""
     from t2t_ext import registry
     from t2t_ext.data.datasets.example_store import ExampleStore
     from t2t_ext.data.datasets.pipeline import TrainPipeline, eval_batches

@@ -1,4 +1,4 @@
-"""The filters of training pairs, one by one, and how they are asked for."""
+"""Tests of the filters of training pairs, one by one, and of the settings that select them."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ GOOD = ("Das ist ein Satz mit 3 Zahlen", "This is a sentence with 3 numbers")
 
 
 def dropped(pairs, languages=("de", "en"), **settings):
-    """The reason of every pair, "" where it stays."""
+    """Returns the reason why each pair is dropped, or "" if it is kept."""
     report, reasons = ReadReport(), []
     for pair in pairs:
         before = report.drops.copy()

@@ -1,4 +1,4 @@
-"""Duplicates on disk: the same pairs stay as in a plain loop over the corpus, whatever the sizes and processes."""
+"""Tests of duplicates on disk: the result equals a plain loop over the corpus, for all sizes and process counts."""
 
 import itertools
 
@@ -18,16 +18,16 @@ WORDS = ["red", "green", "old", "small", "new", "cat", "lamp", "door"]
 
 
 def repetitive_pairs(count, seed):
-    """Pairs of which many repeat one, or a side of one, that stands far before."""
+    """Returns pairs, many of which repeat an earlier pair, or one side of it, over a long distance."""
     rng = np.random.default_rng(seed)
     sides = [" ".join(rng.choice(WORDS, 1 + number % 5)) + f" {number}" for number in range(count // 4)]
     columns = rng.integers(0, len(sides), (2, count))
-    columns[:, count // 3 : count // 2] = columns[:, : count // 2 - count // 3]  # whole pairs as well
+    columns[:, count // 3 : count // 2] = columns[:, : count // 2 - count // 3]  # repeat whole pairs as well
     return [(sides[a], sides[b][::-1]) for a, b in zip(*columns, strict=True)]
 
 
 class Repetitive(TranslationProblem):
-    """A corpus in memory; `weights` says how often a pair occurs by its number."""
+    """Holds a corpus in memory; `weights` maps the number of a pair to how often the pair occurs."""
 
     source_language, target_language = "xx", "yy"
     approx_vocab_size = 330
@@ -46,7 +46,7 @@ class Repetitive(TranslationProblem):
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    """Function (problem, name, **settings) -> manifest and the decoded train pairs; many small files and partitions."""
+    """Returns a function (problem, name, **settings) -> (manifest, train pairs); files and partitions are small."""
     monkeypatch.setattr(raw_samples, "SAMPLES_PER_CHUNK", 23)
     monkeypatch.setattr(duplicates, "CHUNKS_PER_FILE", 3)
     monkeypatch.setattr(duplicates, "ROWS_PER_PARTITION", 40)
@@ -70,7 +70,7 @@ def make(tmp_path, monkeypatch):
 
 
 def first_occurrences(pairs, kind):
-    """The pairs of which the key has not occurred before, in a plain loop."""
+    """Returns the pairs whose key has not occurred before, computed in a plain loop."""
     keys = {"pair": [0, 1], "source": [0], "target": [1]}
     seen = {sides: set() for sides in ([("source",), ("target",)] if kind == "either" else [(kind,)])}
     kept = []
@@ -94,7 +94,7 @@ def test_the_first_occurrence_stays(make, kind):
     train = manifest.splits["train"]
     assert (train.read, train.samples, train.drops) == (600, len(expected), {"duplicate": 600 - len(expected)})
     assert train.tokens["inputs"] > train.samples
-    # The same on a stream, for problems that clean before they split.
+    # A stream gives the same result; problems that clean before they split use it.
     report = ReadReport()
     assert list(clean_pairs(pairs, Cleaning.from_settings({"duplicates": kind}), report=report)) == expected
     assert report.drops == train.drops
@@ -155,7 +155,7 @@ def test_what_stands_in_an_evaluation_set_is_dropped(make):
 
 
 def test_keys_that_share_a_half_are_different(tmp_path):
-    """Partitions compare all 128 bits."""
+    """Keys are compared by all 128 bits, also when they agree in their high or low half."""
     from t2t_ext.data.generation import shards
 
     (tmp_path / "sorted").mkdir()
@@ -187,5 +187,5 @@ def test_no_shard_is_larger_than_training_can_read_at_once(make, monkeypatch):
     monkeypatch.setattr(split_writer, "MOST_BYTES_PER_SHARD", 3000)
     pairs = repetitive_pairs(300, 3)
     manifest, written = make(Repetitive(pairs), num_shards=1)
-    assert 5 < len(manifest.splits["train"].shards) <= 23  # of 23 pairs a chunk, none is empty
+    assert 5 < len(manifest.splits["train"].shards) <= 23  # each chunk has 23 pairs, and no shard may be empty
     assert sorted(written) == sorted(pairs)

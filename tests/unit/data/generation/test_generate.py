@@ -1,4 +1,4 @@
-"""Data generation: what is written, what is dropped, and that nothing half-made is ever found."""
+"""Tests of data generation: what is written, what is dropped, and that incomplete data are never found."""
 
 import collections
 import errno
@@ -32,7 +32,7 @@ def make_pairs(count, seed):
 
 
 class Toy(TranslationProblem):
-    """Holds its pairs in memory; `fails_at` makes reading a split raise."""
+    """Holds its pairs in memory; reading the split `fails_at` raises KeyboardInterrupt."""
 
     source_language, target_language = "xx", "yy"
     approx_vocab_size = 350
@@ -55,7 +55,7 @@ class Toy(TranslationProblem):
 
 
 class OfFile(Toy):
-    """Reads what an earlier generation wrote."""
+    """Reads a file that an earlier generation wrote."""
 
     def source_files(self, split, tmp_dir):
         return [pathlib.Path(tmp_dir, "data", "toy-dev.inputs.txt")]
@@ -80,7 +80,7 @@ def contents(directory):
 
 
 def read_pairs(data, split="train"):
-    """The decoded pairs of a split, in stored order."""
+    """Returns the decoded pairs of a split in stored order."""
     source, target = data.text_encoders()
     pairs = []
     for path in data.shard_paths(split):
@@ -104,7 +104,7 @@ def test_everything_is_written_once_and_shuffled(make, tmp_path, said):
     pairs = read_pairs(data)
     assert pairs != problem.pairs["train"]
     assert sorted(pairs) == sorted(problem.pairs["train"])
-    # a shuffled order has about as many steps up as down
+    # a shuffled order ascends about as often as it descends
     order = [int(source.split()[0]) for source, _ in pairs]
     assert 120 < sum(a < b for a, b in itertools.pairwise(order)) < 180
     assert read_pairs(data, "dev") == problem.pairs["dev"]
@@ -236,7 +236,7 @@ def test_shards_are_of_equal_size(make, tmp_path):
         with np.load(path) as arrays:
             sizes.append(len(arrays["inputs_lengths"]))
     assert sum(sizes) == 300
-    assert max(sizes) - min(sizes) <= 9  # one for each chunk at the most
+    assert max(sizes) - min(sizes) <= 9  # each chunk can make a difference of at most one
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -312,7 +312,7 @@ def test_a_second_call_does_nothing(make, tmp_path, said):
     first = make(num_shards=2)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
     said.clear()
-    # a problem that cannot be read: the data are not made again
+    # reading these problems would fail, which shows that the data are not generated again
     assert make(Toy(fails_at="train"), num_shards=2) == first
     assert make(Toy(fails_at="train", was_reversed=True)) == first
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()} == times
@@ -350,7 +350,7 @@ def test_merges_that_nobody_learns_are_refused(make, tmp_path):
         make(num_merges=60, **codes)
     assert not (tmp_path / "data").exists()
     with_merges = Toy()
-    with_merges.num_merges = 60  # the problem's own number is no choice of the user's
+    with_merges.num_merges = 60  # the user did not choose the problem's own num_merges
     make(with_merges, tmp_path / "pieces")
     make(with_merges, tmp_path / "coded", **codes)
 
@@ -388,7 +388,7 @@ def test_what_a_killed_process_left_is_not_read_and_is_cleaned_up(make, tmp_path
     make(num_shards=2)
     expected = contents(tmp_path / "data")
     data = tmp_path / "data"
-    # killed while it renamed: shards of another number, no manifest; and while it wrote: the hidden directory
+    # killed while renaming: no manifest, a shard of another count; killed while writing: the hidden directory
     (data / "toy.manifest.json").unlink()
     (data / "toy-train-00000-of-00002.npz").rename(data / "toy-train-00000-of-00009.npz")
     (data / "mine.txt").write_text("not ours")
@@ -482,7 +482,7 @@ def test_reused_subword_models(make, said, tmp_path):
     make(other, tmp_path / "from_run", vocab_from=str(run))
     assert any(f"reused from {run}/vocab.source.model, {run}/vocab.target.model" in line for line in said)
     assert GeneratedData.open(other, tmp_path / "from_run").text_encoders() == (source, target)
-    # a run of NAME_rev reads the other side
+    # a run of NAME_rev has its subword models on the other sides
     turned = Toy(was_reversed=True)
     make(turned, tmp_path / "turned", vocab_from=str(run))
     assert GeneratedData.open(turned, tmp_path / "turned").text_encoders() == (source, target)
@@ -532,7 +532,7 @@ def test_uniform_sample():
         assert read == 20
         assert len(set(chosen)) == 5
         counts.update(chosen)
-    # 500 expected for each; the standard deviation is 19
+    # each item is expected 500 times with a standard deviation of 19
     assert all(400 < counts[item] < 600 for item in range(20))
     assert vocabulary.uniform_sample(range(3), 5, 0) == (3, [0, 1, 2])
     assert vocabulary.uniform_sample(range(1000), 7, 3) == vocabulary.uniform_sample(range(1000), 7, 3)
@@ -582,7 +582,7 @@ def test_a_line_feed_in_a_dev_text_is_refused(make):
 
 
 class ManyFeatures(Problem):
-    """Two references, an image, ids, and no direction."""
+    """Has two references, an image and ids, but no translation direction."""
 
     splits = ("train", "dev")
     approx_vocab_size = 320

@@ -1,4 +1,4 @@
-"""Scratch files of data generation: they hold what was put into them, and nothing that others put there is run."""
+"""Tests of the scratch files of data generation: samples survive unchanged, and files written by others are refused."""
 
 import os
 import pickle
@@ -70,7 +70,7 @@ def test_tasks_and_results_are_authentic(tmp_path):
     found = [workers._get(results / str(number), key) for number in range(3)]
     assert found[:2] == [(False, [1, 2, 3]), (False, [4, 5])]
     assert isinstance(found[2][1], TypeError)
-    os.rename(results / "1", results / "0")  # of another task
+    os.rename(results / "1", results / "0")  # now under the name of another task's result
     for path, other in ((results / "0", key), (results / "2", bytes(32))):
         with pytest.raises(UserError, match="was not written by this data generation"):
             workers._get(path, other)

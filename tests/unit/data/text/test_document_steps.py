@@ -1,4 +1,4 @@
-"""The beginning of a document, and sentences that are kept apart by tags."""
+"""Tests of the steps that take the beginning of a document, or keep sentences apart by tags."""
 
 import pickle
 

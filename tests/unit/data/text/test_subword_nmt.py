@@ -1,4 +1,4 @@
-"""subword-nmt's codes with ids, the file that holds steps and subwords, and the graph's part of both."""
+"""Tests of subword-nmt codes with ids, of the file with steps and subwords, and of the encoder in the graph."""
 
 import io
 import json
@@ -25,7 +25,7 @@ HARD = ["", " the  cat ", "the@@ @@ cat", "<pad> </s> <l2r> cat", "☃ the☃", 
 
 
 def subword_nmt(name, *arguments, text):
-    """What the library's own command writes."""
+    """Returns the output of subword-nmt's own command."""
     program = "from subword_nmt.subword_nmt import main; main()"
     command = [sys.executable, "-W", "ignore", "-c", program, name, *arguments]
     environment = {"PYTHONIOENCODING": "utf-8", "PATH": ""}
@@ -97,7 +97,7 @@ def test_a_threshold_cuts_further_as_the_library_does(toy_corpus, tmp_path):
         written = subword_nmt("apply-bpe", *arguments, "--vocabulary-threshold", "200", text=text)
         assert encoder.segment([pair[side] for pair in toy_corpus.train]) == written.split("\n")[:-1]
     assert made.joint
-    assert not made.one_file  # each side uses its own subwords
+    assert not made.one_file  # each side has its own subwords
 
 
 def test_ids(joint, toy_corpus):
@@ -110,7 +110,7 @@ def test_ids(joint, toy_corpus):
         assert ids[-1] == EOS_ID
         assert encoder.decode(ids) == text
         assert " ".join(encoder.pieces(ids[:-1])) == encoder.segment([text])[0]
-    # What looks like a special id in text is none.
+    # Text that looks like a special symbol does not get its id.
     assert set(encoder.encode("<pad> </s> <l2r>")) & set(range(FIRST_TEXT_ID)) <= {UNK_ID}
     with pytest.raises(ValueError, match="outside the vocabulary"):
         encoder.decode([encoder.vocab_size])
@@ -149,7 +149,7 @@ def test_the_vocabulary_can_be_cut(toy_corpus, joint):
 
 
 def test_a_sample_does_not_leave_subwords_out(toy_corpus):
-    """Where not all text is counted, whatever the codes can give has an id."""
+    """If only a sample is counted, every subword that the codes can produce still gets an id."""
     made = train(toy_corpus.train, sample_size=50, num_merges=200)
     texts = [text for pair in toy_corpus.train for text in pair]
     assert not any(UNK_ID in ids for ids in made.source.encode_batch(texts))
@@ -237,12 +237,12 @@ def test_sentencepiece_with_steps(tiny_encoder):
     assert encoder.ids_sha256 == tiny_encoder.ids_sha256
     assert encoder.prepare(["Katze!"]) == encoder.segment(["katze !"]) == ["katze !"]
     assert encoder.encode("katze !") == tiny_encoder.encode("katze !")
-    # Without steps the file stays SentencePiece's.
+    # A model without text steps remains a plain SentencePiece model.
     assert SubwordEncoder.make(TextSteps(), tiny_encoder.subwords).model_bytes == tiny_encoder.model_bytes
 
 
 def changed(encoder, name, content):
-    """The file with another content of one member, or without it."""
+    """Returns the encoder's file with other content for one member, or without that member if content is None."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(encoder.model_bytes)) as old, zipfile.ZipFile(buffer, "w") as new:
         for entry in old.namelist():
@@ -301,7 +301,7 @@ def test_the_graph_gives_pythons_ids(joint, toy_corpus):
 
 
 def test_unknown_subwords_keep_their_place_in_words(joint):
-    """Words are counted as they stand in the text, whether their subwords are known or not."""
+    """Word positions do not depend on whether a word's subwords are known."""
     import tensorflow as tf
 
     from t2t_ext.data.text.graph_text_encoder import graph_encoder

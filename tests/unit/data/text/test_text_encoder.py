@@ -1,4 +1,4 @@
-"""The subword encoder: lossless, deterministic, its special ids out of reach of any text."""
+"""Tests of the subword encoder: it is lossless and deterministic, and no text can produce its special ids."""
 
 import io
 import pickle
@@ -66,11 +66,11 @@ def test_bpe_dropout_is_a_function_of_the_seed_and_leaves_out_as_many_merges_as_
     lengths = [sum(map(len, encoder.sample_batch(texts, dropout, seed=7))) for dropout in (1e-9, 0.1, 0.5, 0.999)]
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[1] < 1.6 * lengths[0]
-    assert lengths[-1] > 0.95 * sum(len(text) + 1 for text in texts)  # characters, and the space before the first
+    assert lengths[-1] > 0.95 * sum(len(text) + 1 for text in texts)  # characters, and the first space
 
 
 def test_bpe_dropout_takes_no_minutes_for_words_that_are_none(encoder):
-    text = "thecat" * 50_000  # drawn, 300,000 characters would take hours
+    text = "thecat" * 50_000  # BPE-dropout of 300,000 characters would take hours
     usual, drawn = encoder.encode_batch([text, "the cat"]), encoder.sample_batch([text, "the cat"], 0.999, seed=1)
     assert drawn[0] == usual[0]
     assert len(drawn[1]) > len(usual[1])
@@ -177,6 +177,6 @@ def test_the_encoder_in_the_graph_outlives_training_in_the_same_process(encoder)
     graph = GraphSubwordEncoder(encoder.model_bytes)
     encode = tf.function(lambda strings: graph.encode(strings), autograph=False)
     before = encode(tf.constant(["the cat"])).to_list()
-    tf.random.set_seed(7)  # as training does; it clears TensorFlow's cache of kernels
+    tf.random.set_seed(7)  # training does so, and it clears TensorFlow's cache of kernels
     assert encode(tf.constant(["the cat"])).to_list() == before == [[*encoder.encode("the cat"), EOS_ID]]
     assert graph.decode(tf.ragged.constant([encoder.encode("the cat")])).numpy() == [b"the cat"]

@@ -1,4 +1,4 @@
-"""The steps that prepare text: what each does, what comes back, what is refused."""
+"""Tests of the steps that prepare text: their results, what can be restored, and what is refused."""
 
 import marshal
 import pickle
@@ -59,7 +59,7 @@ def test_hyphens():
 
 @pytest.mark.parametrize("language", ["de", "en"])
 def test_the_last_word_is_no_abbreviation(language):
-    """As tokenizer.perl has it since 2017."""
+    """The tokenizer splits a final full stop as tokenizer.perl has done since 2017."""
     _, found = run(["moses_tokenize"], ["He lives in the U.S.", "Dr. No", "So ...", "e.g. this etc."], language)
     assert found[0] == "He lives in the U.S ."
     assert found[1] == "Dr. No"
@@ -69,7 +69,7 @@ def test_the_last_word_is_no_abbreviation(language):
 
 @pytest.mark.parametrize("step", ["moses_tokenize", "moses_tokenize_no_escape"])
 def test_the_last_word_of_a_beginning_or_a_phrase_may_be_an_abbreviation(step):
-    """It stands inside a text, where Moses splits the full stop from words, but not from abbreviations and ordinals."""
+    """Inside a text, Moses splits the full stop from a word, but not from abbreviations and ordinals."""
     steps = TextSteps([step, "lowercase"], "de")
     parts = ["Dr.", "z.B.", "3.", "Am 3.", "Haus.", "Das Haus. Der Dr.", ""]
     expected = ["dr.", "z.b.", "3.", "am 3.", "haus .", "das haus . der dr.", ""]
@@ -86,12 +86,12 @@ def test_truecase_is_learned_and_written_down():
     assert steps.restore(found) == ["Wir sehen das Haus.", "Da ist das Haus, wir sehen es.", "Das sehen wir."]
     again = TextSteps.from_record(steps.record(), steps.learned)
     assert again.prepare(texts) == pickle.loads(pickle.dumps(steps)).prepare(texts) == found
-    # A phrase does not begin a sentence, so its case is its own.
+    # A phrase does not begin a sentence, so its first word keeps its case.
     assert steps.prepare(["Das Haus"], sentences=False) == ["Das Haus"]
 
 
 def test_truecase_is_moses():
-    """What train-truecaser.perl and truecase.perl do: counted but for first words; after a full stop a sentence."""
+    """As in train-truecaser.perl and truecase.perl, first words are not counted, and a full stop ends a sentence."""
     steps, found = run(["tokenized", "truecase"], ["a Big dog . Big dogs bark", "the big dog and the big cat"])
     assert found[0] == "a Big dog . big dogs bark"
     assert "best" in steps.learned["truecase"].decode()
@@ -150,7 +150,7 @@ def test_another_version_of_a_library_is_told():
 
 
 def test_jieba_reads_no_foreign_cache(tmp_path):
-    """A dictionary that somebody put into the directory of temporary files must not decide what a word is."""
+    """A cache file that somebody else put into the temporary directory must not change the segmentation."""
     (tmp_path / "jieba.cache").write_bytes(marshal.dumps(({"来到北京": 1000000}, 1000000)))
     program = """
 from t2t_ext.data.text.text_steps import TextSteps

@@ -1,4 +1,4 @@
-"""The analyses behind t2t_ext-compare, by hand and against sacrebleu, and the command on real files."""
+"""Tests of the analyses of t2t_ext-compare, by hand and against sacrebleu, and of the command on real files."""
 
 import bz2
 import csv
@@ -34,7 +34,7 @@ WORDS = ["the", "a", "cat", "dog", "house", "sees", "runs", "big", "small", "red
 
 
 def spoilt(lines, share, seed):
-    """Returns lines with some of their words replaced by others."""
+    """Returns the lines with a share of their words replaced by random words."""
     rng = random.Random(seed)
     return [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split()) for line in lines]
 
@@ -83,7 +83,7 @@ def test_ends_accuracy_by_hand():
         [split(["a x c d f", "x y", "z"]), split(["q b q q q", "y x", "z"])],
         tokens=4,
     )
-    # From the beginning a, b (the second reference), c, d, and x; from the end f only, and x (the second reference).
+    # Right from the beginning: a, b (second reference), c, d, and x. From the end: only f, and x (second reference).
     assert ends.first_by_position == (100, 100, 100, 100)
     assert ends.first == 100
     assert ends.last_by_position == (100, 0, 0, 0)
@@ -97,14 +97,14 @@ def test_word_frequencies_by_hand():
     hypotheses, references = split(["the the cat", "dog bird"]), [split(["the cat cat mouse", "bird dog dog"])]
     buckets = word_frequency.by_frequency(hypotheses, references, frequencies, (1, 2, 3))
     assert [bucket.label for bucket in buckets] == ["0", "1", "2", ">=3"]
-    # bird and mouse; dog; cat; the: words of the reference, of the translation, matches.
+    # Buckets: bird and mouse; dog; cat; the. Values: words of the reference, of the translation, matches.
     counts = [(bucket.reference_words, bucket.hypothesis_words, bucket.matches) for bucket in buckets]
     assert counts == [(2, 1, 1), (2, 1, 1), (2, 1, 1), (1, 2, 1)]
     assert buckets[3].precision == 50
     assert buckets[3].recall == 100
     assert buckets[3].f1 == pytest.approx(200 / 3)
     assert word_frequency.bucket_labels() == ["0", "1", "2-4", "5-9", "10-99", "100-999", ">=1000"]
-    # Each sentence is compared with the reference that shares most with it.
+    # Each sentence is compared with the reference that shares the most words with it.
     (only,) = word_frequency.by_frequency([["a", "b"]], [[["c", "d"]], [["a", "c"]]], frequencies, ())
     assert (only.matches, only.f1) == (1, 50)
     (only,) = word_frequency.by_frequency([["a", "b"]], [[[]], [["c", "d"]]], frequencies, ())
@@ -135,9 +135,9 @@ def test_marked_words_keep_their_case():
 
 def test_order_of_differing_sentences():
     chrf = {"one": [10.0, 50.0, 70.0, 20.0], "two": [20.0, 50.0, 40.0, 30.0]}
-    assert differing_sentences.most_differing(chrf, 10) == [2, 0, 3]  # not the one that is as good in both
+    assert differing_sentences.most_differing(chrf, 10) == [2, 0, 3]  # without the sentence that is equal in both
     assert differing_sentences.most_differing(chrf, 1) == [2]
-    assert differing_sentences.most_differing({"one": chrf["one"]}, 2) == [0, 3]  # the worst
+    assert differing_sentences.most_differing({"one": chrf["one"]}, 2) == [0, 3]  # the worst ones
 
 
 def test_sentence_bleu_is_sacrebleus():
@@ -173,7 +173,7 @@ def test_paired_tests_are_sacrebleus(corpus, name, monkeypatch):
         _, columns = test()
         assert p == columns["BLEU"][1].p_value
         assert result.difference == pytest.approx(columns["BLEU"][1].score - columns["BLEU"][0].score)
-    metric.n_bootstrap = 50  # of an interval
+    metric.n_bootstrap = 50  # as for a confidence interval
     (again,) = significance.paired_tests(label, metric, systems, resamples=200, trials=300)
     for found in (result, again):
         assert "bs:200" in found.signature_bootstrap
@@ -200,7 +200,7 @@ def test_the_seed_of_tests(corpus, monkeypatch):
 
 @pytest.mark.parametrize("name", ["sacrebleu", "chrf"])
 def test_one_sentence_makes_no_significant_difference(corpus, name):
-    """Whether it is swapped or not, the difference is as great; equal systems differ by nothing in every sample."""
+    """Swapping the only differing sentence keeps the size of the difference; equal systems differ in no sample."""
     _, reference, systems = corpus
     first = systems["good"]
     wrong = max(range(len(first)), key=lambda line: first[line] != reference[line])
@@ -271,7 +271,7 @@ def test_notes():
 
 
 class Page(html.parser.HTMLParser):
-    """Checks that elements are closed in order and collects what matters."""
+    """Checks that elements are closed in order, and collects tags, ids and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -316,7 +316,7 @@ def test_html_is_one_safe_page():
 
 def test_no_line_is_drawn_to_a_bin_of_few_sentences():
     assert compare_plots.drawn_bins([3, 200, 10, 9]) == [False, True, True, False]
-    assert compare_plots.drawn_bins([3, 0, 4]) == [True] * 3  # a toy: better than an empty figure
+    assert compare_plots.drawn_bins([3, 0, 4]) == [True] * 3  # with few data this is better than an empty figure
 
 
 def test_colors_are_many_enough(corpus):
@@ -390,7 +390,7 @@ def test_command_reads_sgml_with_several_systems(tmp_path, capsys):
         ("one", "a b c d", "e f g &amp;"), ("two", "a b c x", "e f g h"),
     )]  # fmt: skip
     (tmp_path / "tst.sgm").write_text(f'<tstset setid="s">{"".join(documents)}</tstset>')
-    reference = write(tmp_path, "ref.txt", ["e f g &", "a b c d"])  # in the order of the SGML
+    reference = write(tmp_path, "ref.txt", ["e f g &", "a b c d"])  # in the order of the segments in the SGML file
     assert command.main([f"--reference={reference}", *FAST, str(tmp_path / "tst.sgm")]) == 0
     out = capsys.readouterr().out
     assert out.startswith("one, two: 2 segments")
@@ -475,7 +475,7 @@ def test_text_without_differences(corpus):
     assert "<p>none:" in report.page()
 
 
-# All pairs, directions, and what translates more than lines.
+# All pairs, directions, and inputs other than plain lines.
 
 
 def test_all_pairs_are_tested(corpus):
@@ -491,7 +491,7 @@ def test_all_pairs_are_tested(corpus):
     (alone,) = significance.paired_tests(
         "BLEU", metric, {name: systems[name] for name in ("bad", "worse")}, resamples=200, trials=200
     )
-    # (Two systems alone have no intervals in their signature.)
+    # (The signature of two systems has no intervals.)
     assert dataclasses.replace(block.pairs[2], signature_randomization=alone.signature_randomization) == alone
     table = compare_report.pairs(block)
     rows = table.cells()
@@ -507,7 +507,7 @@ def test_all_pairs_are_tested(corpus):
 
 @pytest.fixture
 def nbest(corpus, tmp_path):
-    """An n-best list of a model that writes both ways, and which direction won each line."""
+    """Returns an n-best list of a model that generates in both directions, and the direction that won each line."""
     _, _, systems = corpus
     won = ["l2r" if number % 3 else "r2l" for number in range(60)]
     rows = [
@@ -536,7 +536,7 @@ def test_directions_of_an_nbest_list(files, nbest, corpus, tmp_path, capsys):
             assert part["bleu"][name] == pytest.approx(score.score)
             assert part["average_length"][name] == pytest.approx(score.sys_len / len(lines))
     assert "Sentences that each direction of sb won" in (tmp_path / "out.html").read_text()
-    # Protocols for tokens take the words that the model wrote.
+    # Protocols for tokenized text score the tokens that the model generated.
     assert command.main([f"--reference={files['reference']}", *FAST, "--protocol=multi_bleu", str(path)]) == 0
     score = protocols.score("multi_bleu", [f"{line} x" for line in systems["bad"]], [reference])[0]
     assert f" {score.value:.2f} " in capsys.readouterr().out
@@ -552,7 +552,7 @@ def test_nbest_lists_may_be_compressed(nbest, tmp_path, ending, compress):
 
 
 def test_lines_without_text_are_won_by_no_direction(tmp_path):
-    """As the decoder counts them."""
+    """An empty line counts for no direction, as in the decoder's own statistics."""
     from t2t_ext.evaluation.comparison import direction_analysis
 
     best = [("a b", "l2r", 3), ("", "l2r", 0), ("c", "r2l", 2), ("d", "l2r", 2), ("e", "l2r", 2)]
@@ -641,7 +641,7 @@ def test_sheet_for_people(files, corpus, tmp_path, capsys):
         for letter in "AB":
             assert row[letter] == systems[key[letter]][line]
             assert (row[f"{letter} twice"], row[f"{letter} missing"]) == ("", "")
-    assert {key["A"] for key in keys} == {"good", "bad"}  # the order is another one from sentence to sentence
+    assert {key["A"] for key in keys} == {"good", "bad"}  # the order of the systems differs between sentences
     capsys.readouterr()
     assert command.main([*flags, "--sheet=-", files["good"], files["bad"]]) == 2
     assert "--sheet=-: the sheet and its key are two files" in capsys.readouterr().err
