@@ -38,7 +38,7 @@ OF_TRANSLATIONS = [name for name, each in protocols.PROTOCOLS.items() if not eac
 
 
 def byte_bleu(hypotheses, references, *, lowercase, compounds):
-    """Returns multi-bleu.perl's BLEU (0 to 100): bytes, ASCII whitespace, closest length, unsmoothed."""
+    """Returns multi-bleu.perl's BLEU (0 to 100) as described: bytes, ASCII whitespace, closest length, unsmoothed."""
 
     def words(text):
         data = text.encode()
