@@ -7,7 +7,7 @@ from hostile_world import RUN, World
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kilobytes", [4, 400, 1900])  # everything, the weights or the graph does not fit
+@pytest.mark.parametrize("kilobytes", [4, 400, 1900])  # nothing fits; the weights do not; the graph does not
 def test_an_export(tmp_path, kilobytes):
     world, disk = World(tmp_path / "world"), tmp_path / "disk"
     disk.mkdir()

@@ -24,7 +24,7 @@ def world(tmp_path_factory):
 
 
 def with_arrays(change):
-    """Returns a damage that saves a valid checkpoint whose arrays ``change`` has modified."""
+    """Returns a damage function that saves a valid checkpoint whose arrays ``change`` has modified."""
 
     def damage(run):
         path = run / "checkpoints" / _NAME
@@ -43,7 +43,7 @@ def with_wider(arrays):
 
 
 def with_file(pattern, change, *, honest):
-    """Returns a damage that changes files of the checkpoint; if ``honest``, it also updates their checksums."""
+    """Returns a damage function that changes files of the checkpoint and, if ``honest``, their recorded checksums."""
 
     def damage(run):
         path = run / "checkpoints" / _NAME

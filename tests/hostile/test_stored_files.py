@@ -1,4 +1,4 @@
-"""Tests that each command that reads a damaged stored file says so in one line and changes nothing.
+"""Tests that each command, given a damaged stored file, works or says in one line what is wrong, and changes nothing.
 
 The fast part takes a sample of the cases, the same one every time. `make test-hostile` takes many more.
 """
@@ -108,7 +108,7 @@ def test_a_missing_file_is_named(world, name):
 
 @pytest.mark.parametrize("size", [40, pytest.param(400, marks=pytest.mark.slow)])
 def test_damaged_recipes(world, size):
-    """A recipe with a value of a wrong type, a missing line or damaged bytes is refused in one line."""
+    """With a wrong value, a missing line or damaged bytes in a recipe, the command works or prints one error line."""
     name, lines = "recipes/own.toml", (world.folder / "recipes/own.toml").read_text().splitlines()
     wrong = ("nan", "-1", '""', "[]", "{}", "1979-05-27", "true", '"x"', "[[1]]", '"\\u0000"', "[" * 5000, "1e400",
              "9" * 5000, "{ a = nan }", "{ a = [] }", '["x"]', "99999999999")  # fmt: skip

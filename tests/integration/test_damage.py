@@ -75,7 +75,7 @@ def test_a_resumed_run_passes_over_a_damaged_best_checkpoint(flags, tmp_path, ca
              "--local_eval_frequency=1", "--best_checkpoint_metric=loss"]  # fmt: skip
     assert trainer.main([*train, "--train_steps=3"]) == 0
     run = RunDirectory.open(tmp_path / "run")
-    # Make the first checkpoint the best, as if the run had been killed before it copied it.
+    # Make the first checkpoint the best, as if the run had been killed before copying it.
     records = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
     first = next(record for record in records if record["kind"] == "eval")
     first["loss"] = 0.0

@@ -146,7 +146,7 @@ def test_damaged_marker(flags, tmp_path, capsys):
 def test_interrupted_killed_and_resumed(flags, tmp_path):
     work = tmp_path / "W" / "toy_row"
     checkpoints = work / "seed1" / "run" / "checkpoints"
-    # Ctrl-C during the training of the first seed ends the command in order, with its own exit status.
+    # Ctrl-C during the training of the first seed ends the command cleanly, with its own exit status.
     process = start(flags)
     wait_for(lambda: any(checkpoints.glob("model.ckpt-*")), process)
     process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Runs the Python blocks of README and docs, and the notebook, on a tiny run; other files run more costly blocks."""
+"""Runs the Python blocks of README and docs, and the notebook, on a tiny run; other tests run blocks that need more."""
 
 import json
 import re

@@ -114,7 +114,7 @@ def test_command_reads_standard_input(query, servable, tiny_translator, monkeypa
     status, out, err = query("--batch_size=3")
     assert (status, err) == (0, "")
     assert out.split("\n")[:-1] == tiny_translator(LINES)
-    assert servable.requests - before == 3  # the first asks whether text must be prepared
+    assert servable.requests - before == 3  # the first request asks whether text must be prepared
 
 
 def test_command_on_a_terminal(query, tiny_translator, monkeypatch):

@@ -210,7 +210,7 @@ def test_the_reverse_of_back_translated_data_has_its_own(run, tmp_path):
     assert texts(tmp_path, "enro_wmt16_rev", "test")[0] == wmt_files.lines("ro", "2016", 6, " A & B")
     assert run("enro_wmt16")[0] == 0  # next to the data of the reverse problem
     assert run("enro_wmt16_rev", "--data_dir=" + str(tmp_path / "plain"), options="weights=back_translations:0")[0] == 0
-    assert (tmp_path / "plain" / "translate_enro_wmt16.manifest.json").is_file()  # direction is irrelevant
+    assert (tmp_path / "plain" / "translate_enro_wmt16.manifest.json").is_file()  # the direction does not matter
 
 
 @pytest.fixture

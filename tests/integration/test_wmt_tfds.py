@@ -156,7 +156,7 @@ def test_weights_take_the_whole_data_set_apart(serve, tmp_path):
     samples = list(problem.samples("train", tmp_path))
     assert len(samples) == 2 * PAIRS == problem.count("train", tmp_path)
     assert sorted(problem.reading.corpora) == ["europarl_v7", "newscommentary_v9"]
-    assert problem.count("dev", tmp_path) == 12  # newstest2012 is in no data set; it is built from its subset
+    assert problem.count("dev", tmp_path) == 12  # newstest2012 is in no data set; one is built from subsets
     assert all(path.is_file() for path in problem.source_files("dev", tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""Tests that a client survives endless, slow, huge, deep and nonsensical answers, and of how it shows them."""
+"""Tests that a client survives endless, slow, huge, deep and nonsensical answers, and shows them safely."""
 
 import contextlib
 import json

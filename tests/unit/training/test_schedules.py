@@ -134,7 +134,7 @@ def test_a_warm_up_that_training_ends_in_is_a_warning(schedule):
         "warning: learning rate: the warm-up of 4,000 steps is longer than --train_steps=150: the rate reaches "
         f"{reached:.2e} only, at step 150"
     )
-    # Training that ends with the warm-up reaches the peak; a schedule without warm-up cannot end too early.
+    # Training that ends with the warm-up reaches the peak; without warm-up, training cannot end during it.
     for steps, changes in ((4000, {}), (150, {"learning_rate_schedule": "constant*rsqrt_decay"})):
         changes = {"learning_rate_schedule": schedule, "learning_rate_warmup_steps": 4000, **changes}
         assert described("transformer_base", steps, **changes).startswith("learning rate: at most ")

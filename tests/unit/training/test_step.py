@@ -213,7 +213,7 @@ def test_schedule_free_weights_for_users_are_the_mean_of_all_steps():
 
 @pytest.mark.parametrize("optimizer", ["adam", "schedule_free_adam_w"])
 def test_weight_decay_leaves_what_is_frozen(optimizer):
-    """Weight decay leaves frozen weights, their averages and adam's moments unchanged."""
+    """Weight decay does not change frozen weights, their averages or their moments in adam."""
     model, state, step = make(optimizer=optimizer, weight_decay=0.5, learning_rates={"table": 0.0})
     table, kernel = model.table.numpy(), model.kernel.numpy()
     for number in range(2):
