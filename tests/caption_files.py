@@ -1,7 +1,7 @@
-"""Tiny files in the published formats of image captioning, made of attributes so that a model can learn them.
+"""Tiny files in the published formats of image captioning, with captions that a model can learn from the features.
 
-An image is some regions; every region shows an object of a color, and its features are the sum of the two's vectors
-and a little noise. The five captions name the first two regions in different words.
+An image consists of several regions. Every region shows one colored object. Its features are the sum of a vector for
+the color, a vector for the object and a little noise. Five captions name the first two regions in different words.
 """
 
 import base64
@@ -22,14 +22,14 @@ _PATTERNS = (
 
 
 def images(count, seed=0, regions=(3, 6)):
-    """Yields (id, features float32 [regions, SIZE], captions)."""
+    """Yields (id, features float32 [regions, SIZE], captions) for ``count`` images."""
     rng = np.random.default_rng(seed)
     vectors = np.random.default_rng(99).standard_normal([len(COLOURS) + len(OBJECTS), SIZE])
     for number in range(count):
         shown = rng.integers(0, 4, [rng.integers(*regions), 2])
         features = vectors[shown[:, 0]] + vectors[len(COLOURS) + shown[:, 1]]
         features += 0.05 * rng.standard_normal(features.shape)
-        # The order of regions means nothing: what is first is marked in its features.
+        # The order of the regions carries no information, so the features mark the first and the second region.
         features[0, 0] += 6.0
         features[1, 1] += 6.0
         words = [COLOURS[shown[0, 0]], OBJECTS[shown[0, 1]], COLOURS[shown[1, 0]], OBJECTS[shown[1, 1]]]
@@ -38,7 +38,7 @@ def images(count, seed=0, regions=(3, 6)):
 
 
 def karpathy(entries, splits):
-    """The contents of ``dataset_coco.json``: ``splits`` names each image's split."""
+    """Returns the contents of ``dataset_coco.json``; ``splits`` names each image's split."""
     return {
         "dataset": "coco",
         "images": [
@@ -65,14 +65,14 @@ def karpathy(entries, splits):
 
 
 def table_line(image, features):
-    """A line of the table of bottom-up attention."""
+    """Returns one image's line of the table of bottom-up attention features."""
     boxes = base64.b64encode(np.zeros([len(features), 4], np.float32).tobytes()).decode()
     encoded = base64.b64encode(np.asarray(features, np.float32).tobytes()).decode()
     return f"{image}\t640\t480\t{len(features)}\t{boxes}\t{encoded}\n"
 
 
 def write_coco(directory, train=8, restval=2, dev=3, test=3, table=True, seed=0):
-    """Writes the split and the features, a table or a folder of .npz; returns the entries."""
+    """Writes the splits and the features (one table, or a folder of .npz files) and returns the entries."""
     directory.mkdir(parents=True, exist_ok=True)
     splits = ["train"] * train + ["restval"] * restval + ["val"] * dev + ["test"] * test
     entries = list(images(len(splits), seed))

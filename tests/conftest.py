@@ -1,7 +1,7 @@
-"""What all tests share: quiet TensorFlow on two threads, and a tiny corpus, encoder, run and translator.
+"""Settings and fixtures of all tests: quiet TensorFlow on two threads; a tiny corpus, encoder, run and translator.
 
-The fixtures import the toolkit only when a test asks for them, so that tests of the parts
-without TensorFlow do not wait for it.
+The fixtures import the toolkit only when a test asks for them, so that tests of parts
+that do not need TensorFlow need not wait for its import.
 """
 
 import base64
@@ -24,12 +24,13 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and so all programs that they start.
+# A shell that starts the tests in the background makes them, and all programs that they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Commands set these before they import TensorFlow (the decoder: one thread an operation). In these processes it has its
-# threads already; the programs that later tests start would have others, and so other last bits.
+# Commands set these variables before they import TensorFlow (the decoder: one thread for each operation). In a test
+# process TensorFlow has its threads already, but programs that later tests start would inherit the changed values,
+# and their results would differ in the last bits.
 _THREADS = {
     name: os.environ.get(name) for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 }
@@ -45,18 +46,18 @@ def _restore_threads():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Undoes what the commands of earlier tests set: numbers of threads, what is logged."""
+    """Restores the numbers of threads and the log level that commands of earlier tests have set."""
     _restore_threads()
     logging.getLogger("absl.t2t_ext").setLevel(logging.INFO)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item):
-    """Undoes what the commands of this test's fixtures set."""
+    """Restores the numbers of threads that commands in this test's fixtures have set."""
     _restore_threads()
 
 
-# Files of up to a minute: one that began last would keep one worker busy while the others have nothing to do.
+# Files that take up to a minute. If one of them began last, it would keep one worker busy while the others are idle.
 _LONGEST_FILES = {
     "test_all_models.py", "test_cldr.py", "test_consistency_step.py", "test_kills.py", "test_replicas.py",
     "test_step.py", "test_trainer.py",
@@ -64,20 +65,20 @@ _LONGEST_FILES = {
 
 
 def pytest_collection_modifyitems(items):
-    """Puts the longest files first."""
+    """Moves the tests of the longest files to the front."""
     items.sort(key=lambda item: item.path.name not in _LONGEST_FILES)
 
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory):
-    """Function (name, make) -> a directory that make(directory) has filled, once for all processes of a test run."""
+    """Gives a function (name, make) -> directory; make(directory) fills it once for all processes of a test run."""
     root = tmp_path_factory.getbasetemp()
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
 
     def once(name, make):
         directory, done = root / name, root / f".{name}.done"
         with open(root / f".{name}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            fcntl.flock(lock, fcntl.LOCK_EX)  # held until the file is closed
             if not done.exists():
                 directory.mkdir()
                 make(directory)
@@ -89,7 +90,7 @@ def shared(tmp_path_factory):
 
 @pytest.fixture
 def without_package(monkeypatch):
-    """A function that makes a package look as if it were not installed."""
+    """Gives a function that makes the package with a given name look as if it were not installed."""
     find_spec = importlib.util.find_spec
 
     def hide(package):
@@ -99,14 +100,14 @@ def without_package(monkeypatch):
     return hide
 
 
-# Bytes by which the process may grow before memory is given back.
+# Bytes by which the process may grow before it returns memory to the system.
 _GROWTH = 200 << 20
 _memory = {"after": 0}
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item, nextitem):
-    """Gives memory back after the last test of a file, when its fixtures are gone, and after tests that took much."""
+    """Returns memory to the system after a file's last test, when its fixtures are gone, and after large growth."""
     last = nextitem is None or nextitem.path != item.path
     if "keras" not in sys.modules or not (last or _resident() > _memory["after"] + _GROWTH):
         return
@@ -114,8 +115,8 @@ def pytest_runtest_teardown(item, nextitem):
         _forget_gradients()
     gc.collect()
     if last:
-        # The million objects of TensorFlow's modules stay: the collector need not look at them again and again, which
-        # takes it half a second. Modules that later files import come to them.
+        # The million objects of TensorFlow's modules stay alive. Freezing them spares the collector half a second at
+        # every collection. Later calls also freeze the modules that later files import.
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)
     if sys.platform == "linux":
@@ -124,9 +125,9 @@ def pytest_runtest_teardown(item, nextitem):
 
 
 def _forget_gradients():
-    """Forgets the gradients that functions of the tests' graphs gave: each holds its graph, and TensorFlow all of them.
+    """Removes custom gradients from TensorFlow's registry, which would otherwise keep the graphs of all tests alive.
 
-    Only who differentiates a graph that was made in an earlier file would miss them.
+    Only code that differentiates a graph made in an earlier file would still need them.
     """
     from tensorflow.python.framework import ops
 
@@ -136,7 +137,7 @@ def _forget_gradients():
 
 
 def _resident():
-    """Memory of this process, bytes; 0 where the system does not say."""
+    """Returns the resident memory of this process in bytes, or 0 if the system does not report it."""
     try:
         return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -153,7 +154,7 @@ _NAMES = list(_WORDS)
 
 
 def toy_pairs(count, seed):
-    """`count` pairs of English-like and German-like sentences, translated word by word; a function of the seed."""
+    """Returns `count` pairs of English-like and German-like sentences, word-by-word translations; `seed` fixes them."""
     rng = random.Random(seed)
     noun_phrase = lambda: ["the", *rng.sample(_NAMES[1:6], rng.randint(0, 2)), rng.choice(_NAMES[6:12])]  # noqa: E731
     pairs = []
@@ -165,7 +166,7 @@ def toy_pairs(count, seed):
 
 @dataclasses.dataclass(frozen=True)
 class ToyCorpus:
-    """Paths of the toy corpus's files, one sentence a line."""
+    """The pairs of the toy corpus and the paths of its files, which have one sentence per line."""
 
     train_source: pathlib.Path
     train_target: pathlib.Path
@@ -175,13 +176,13 @@ class ToyCorpus:
     dev: list[tuple[str, str]]
 
     def options(self):
-        """The problem options of `translate_parallel_text` that name the files."""
+        """Returns the problem options of `translate_parallel_text` that name the files."""
         return {name: str(getattr(self, name)) for name in ("train_source", "train_target", "dev_source", "dev_target")}
 
 
 @pytest.fixture(scope="session")
 def toy_corpus(tmp_path_factory):
-    """A parallel corpus of 600 training and 24 development pairs, written as plain text."""
+    """Gives a parallel corpus of 600 training pairs and 24 development pairs, written as plain text."""
     directory = tmp_path_factory.mktemp("toy_corpus")
     parts = {"train": toy_pairs(600, seed=1), "dev": toy_pairs(24, seed=2)}
     paths = {}
@@ -195,7 +196,7 @@ def toy_corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_encoder(toy_corpus):
-    """A SentencePiece encoder of the toy corpus, both languages together."""
+    """Gives a SentencePiece encoder trained on both languages of the toy corpus together."""
     from t2t_ext.data.text import sentencepiece_model, text_encoder
 
     texts = [text for pair in toy_corpus.train for text in pair]
@@ -204,7 +205,7 @@ def tiny_encoder(toy_corpus):
 
 @pytest.fixture(scope="session")
 def tiny_model(tiny_encoder):
-    """An untrained tiny Transformer over the tiny encoder's vocabulary whose translations vary in words and length."""
+    """Gives an untrained tiny Transformer whose translations vary in words and length; it uses the tiny encoder."""
     import numpy as np
     from random_weights import random_arrays
 
@@ -215,7 +216,7 @@ def tiny_model(tiny_encoder):
     model = registry.model("transformer")(hparams, source_vocab_size=size, target_vocab_size=size)
     model.build()
     arrays = random_arrays(model, seed=3, scale=2.0)
-    # Subwords of more than a byte are likelier, and EOS is so in some contexts: lengths from 1 to the limit.
+    # Subwords longer than a byte become likelier, and EOS does in some contexts: lengths vary from 1 to the limit.
     bias = arrays["decoder/final_norm/bias"]
     arrays["softmax/embeddings"][267:] += 3.0 * bias / np.dot(bias, bias)
     arrays["softmax/embeddings"][1] *= 1.5
@@ -225,7 +226,7 @@ def tiny_model(tiny_encoder):
 
 @pytest.fixture(scope="session")
 def make_translator(tiny_model, tiny_encoder):
-    """Function (decode hparams as keywords) -> a Translator of the tiny model."""
+    """Gives a function (decode hparams as keywords) -> Translator of the tiny model."""
     from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.translation.translator import Translator
 
@@ -237,13 +238,13 @@ def make_translator(tiny_model, tiny_encoder):
 
 @pytest.fixture(scope="session")
 def tiny_translator(make_translator):
-    """The tiny model's Translator with a beam of 4."""
+    """Gives the tiny model's Translator with a beam of 4."""
     return make_translator(beam_size=4, batch_size=32)
 
 
 @pytest.fixture(scope="session")
 def toy_data(toy_corpus, tmp_path_factory):
-    """The data directory of `translate_parallel_text` on the toy corpus, in two shards; tests do not change it."""
+    """Gives the data directory of `translate_parallel_text` on the toy corpus, in two shards; tests only read it."""
     from t2t_ext import registry
     from t2t_ext.data.generation.generate import generate
 
@@ -258,7 +259,7 @@ def toy_data(toy_corpus, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def small_pictures():
-    """Attention is drawn as a pixel: drawing it takes half of a short run. Commands in other processes draw it."""
+    """Replaces attention pictures by one pixel, because drawing takes half of a short run; only in this process."""
     pixel = base64.b64decode(
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     )
@@ -269,14 +270,14 @@ def small_pictures():
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
-    """A run that was really trained."""
+    """The output directory of a finished training run."""
 
     directory: pathlib.Path
 
 
 @pytest.fixture(scope="session")
 def trained_run(toy_corpus, toy_data, small_pictures, shared):
-    """A tiny Transformer, trained for 60 steps on the toy corpus, with two checkpoints; tests do not change it."""
+    """Gives a tiny Transformer trained for 60 steps on the toy corpus, with two checkpoints; tests only read it."""
     from t2t_ext.config.training import TrainConfig
     from t2t_ext.training.loop import train
 

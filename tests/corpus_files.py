@@ -1,4 +1,4 @@
-"""Small corpora in the formats and layouts in which IWSLT, NIST and the Linguistic Data Consortium give theirs."""
+"""Small corpora in the formats and layouts of IWSLT, NIST and the Linguistic Data Consortium."""
 
 import io
 import tarfile
@@ -43,7 +43,7 @@ WORDS = {
 
 
 def sentence(language, number):
-    """A sentence of 4 to 8 words, the same content in every language, ending in its number."""
+    """Returns sentence ``number`` (4 to 8 words and the number), with the same content in every language."""
     words = [WORDS[language][(number * 7 + 5 * i) % 12] for i in range(4 + number % 5)]
     if language.startswith("zh"):
         return "".join(words) + f"{number}。"
@@ -52,7 +52,7 @@ def sentence(language, number):
 
 
 def train_tags(language, talks=2, lines=40, translated=False):
-    """The lines of ``train.tags.X-Y.LANGUAGE``; only translations say who translated."""
+    """Yields the lines of ``train.tags.X-Y.LANGUAGE``; with ``translated``, they name a translator."""
     number = 0
     for talk in range(talks):
         yield f"<url>http://www.ted.com/talks/{talk}</url>"
@@ -69,7 +69,7 @@ def train_tags(language, talks=2, lines=40, translated=False):
 
 
 def evaluation_xml(language, side, name="IWSLT14.TED.dev2010", docs=2, segments=3, start=500):
-    """An evaluation set as WIT3 gives it; ``side`` is ``src`` or ``ref``."""
+    """Returns an evaluation set in WIT3's XML format; ``side`` is ``src`` or ``ref``."""
     attributes = f'setid="{name}" srclang="{language}"' + (f' trglang="{language}"' if side == "ref" else "")
     rows = ['<?xml version="1.0" encoding="UTF-8"?>', "<mteval>", f"<{side}set {attributes}>"]
     for doc in range(docs):
@@ -86,7 +86,7 @@ def evaluation_xml(language, side, name="IWSLT14.TED.dev2010", docs=2, segments=
 
 
 def wit3(pair, sets, campaign="IWSLT14", prefix="", **training):
-    """The files of a language pair of WIT3: name -> text."""
+    """Returns the files of a WIT3 language pair (name -> text); ``training`` goes to ``train_tags``."""
     languages, files = pair.split("-"), {}
     for number, language in enumerate(languages):
         lines = train_tags(language, translated=bool(number), **training)
@@ -102,7 +102,7 @@ def lines_of(language, count, start=0):
 
 
 def sgml(language, kind, systems=("",), docs=2, segments=3, setid="mt", encoding="utf-8", start=0):
-    """An evaluation set as NIST gives it: ids without quotes, tags in capitals, a segment over several lines."""
+    """Returns an evaluation set in NIST's SGML: unquoted ids, tags in capitals, segments over several lines."""
     rows = [] if encoding == "utf-8" else [f'<?xml version="1.0" encoding="{encoding}"?>']
     target = ' trglang="English"' if kind == "refset" else ""
     rows.append(f'<{kind} setid="{setid}" srclang="Chinese"{target}>')
@@ -119,7 +119,7 @@ def sgml(language, kind, systems=("",), docs=2, segments=3, setid="mt", encoding
 
 
 def nist_test_sets(folder=True):
-    """MT02 to MT06: in folders as SGML, or as plain files."""
+    """Returns the files of MT02 to MT06: with ``folder``, odd years are SGML in folders, the others plain text."""
     files = {}
     for year in range(2, 7):
         name, start = f"mt0{year}", 300 + 10 * year
@@ -134,7 +134,7 @@ def nist_test_sets(folder=True):
 
 
 def ldc_corpora():
-    """The seven training corpora, in folders such as the Consortium's."""
+    """Returns the files of the seven training corpora in folders like those of the Consortium."""
     files = {}
     for number in ("LDC2002T01", "LDC2003T17", "LDC2004T07"):
         files[f"{number}/mt_chinese/source/AFC01.sgm"] = sgml("zh", "srcset", encoding="gb18030", docs=1, segments=4)
@@ -167,7 +167,7 @@ def write(directory, files):
 
 
 def tar(files, mode="w:gz"):
-    """The bytes of a tar archive of files (name -> text or bytes)."""
+    """Returns the bytes of a tar archive of files (name -> text or bytes)."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as archive:
         for name, content in files.items():

@@ -1,4 +1,4 @@
-"""Small presets of KerasHub, saved by KerasHub itself: a tokenizer and a backbone with random weights."""
+"""Small KerasHub presets for tests, saved by KerasHub: a tokenizer and a backbone with random weights."""
 
 import io
 
@@ -6,7 +6,7 @@ WORDS = "the red green old small new cat lamp door street city flower sees finds
 
 
 def write_preset(folder, kind="bert", **sizes):
-    """Writes a preset folder and returns its path as text."""
+    """Writes a preset into a folder and returns the folder's path as a string."""
     import keras_hub
 
     default = {"num_layers": 2, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 24, "max_sequence_length": 48}
@@ -19,7 +19,7 @@ def write_preset(folder, kind="bert", **sizes):
         tokenizer = getattr(models, f"{name}Tokenizer")([*special, *WORDS.split(), ".", *characters], lowercase=True)
         backbone = getattr(models, f"{name}Backbone")
     elif kind == "roberta":
-        printed = [*range(33, 127), *range(161, 173), *range(174, 256)]  # byte-level BPE writes the others beyond 255
+        printed = [*range(33, 127), *range(161, 173), *range(174, 256)]  # byte-level BPE maps the other bytes above 255
         letters = [*map(chr, printed), *(chr(256 + number) for number in range(256 - len(printed)))]
         pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *letters, "th", "the", "\u0120the"]
         tokenizer = models.RobertaTokenizer(

@@ -1,18 +1,18 @@
-"""Pseudo references made by code instead of by two models: the sidecar of a problem's data, for tests of training."""
+"""Pseudo-reference sidecars that code makes instead of two trained models, for tests of training."""
 
 import hashlib
 import random
 
-FAILED = 3  # of the first split's pairs, for each side
+FAILED = 3  # training pairs without a pseudo reference, for each side
 
 
 def write_sidecar(data_dir, problem, seed=1):
-    """Writes ``problem``'s sidecar: what the L2R model wrote goes wrong at its end, the R2L model's at its beginning.
+    """Writes ``problem``'s sidecar of references that go wrong at their end (L2R) or at their beginning (R2L).
 
     Args:
-      data_dir: With the data of the problem.
+      data_dir: The directory with the data of the problem, which gets the sidecar.
       problem: A Problem.
-      seed: Of what goes wrong.
+      seed: The seed of the random errors.
     """
     import numpy as np
 

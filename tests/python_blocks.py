@@ -1,4 +1,4 @@
-"""Python blocks of README and the documents, run as they stand."""
+"""Runs the Python blocks of README and of the documentation pages."""
 
 import pathlib
 import re
@@ -8,13 +8,13 @@ BLOCK = re.compile(r"(?ms)^```python\n(.*?)^```")
 
 
 def run_blocks(page, *, blocks=slice(None), names=None, replaced=None):
-    """Runs a page's Python blocks one after the other in one namespace, which is returned.
+    """Runs a page's Python blocks one after the other in one namespace and returns that namespace.
 
     Args:
-      page: Relative to the repository.
-      blocks: Which of them; all, where not given.
-      names: What the blocks take for granted.
-      replaced: Text -> what stands for it in the test, such as fewer steps; each must be in the blocks.
+      page: The page's path relative to the repository.
+      blocks: A slice that selects blocks; all by default.
+      names: Name -> value of the names that the blocks use without defining them.
+      replaced: Text -> its replacement in the test, such as fewer steps; every text must occur in the blocks.
     """
     texts = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))[blocks]
     assert texts, f"{page} has no such Python block"

@@ -1,10 +1,10 @@
-"""Random weights for tests, away from every initial value: biases are not 0, scales are not 1."""
+"""Random weights for tests that differ from all initial values: biases are not 0, scales are not 1."""
 
 import numpy as np
 
 
 def random_arrays(model, seed, scale=1.0):
-    """Arrays for ``model.assign``; `scale` multiplies the matrices, so that outputs vary more."""
+    """Returns arrays for ``model.assign``; `scale` multiplies the matrices, so a larger one makes outputs vary more."""
     rng = np.random.default_rng(seed)
     arrays = {}
     for name, variable in model.named_variables().items():

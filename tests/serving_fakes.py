@@ -11,7 +11,7 @@ import grpc
 
 
 class Servable:
-    """A SavedModel under a name, as a server holds it."""
+    """A SavedModel under the name and the version with which a server offers it."""
 
     def __init__(self, directory, name="t2t_ext"):
         import tensorflow as tf
@@ -20,10 +20,16 @@ class Servable:
         self._model = tf.saved_model.load(str(directory))
         self.requests = 0
         self.delay_secs = 0.0
-        self.busy = 0  # requests that are refused before others are answered
+        self.busy = 0  # number of requests to refuse before the next one is answered
 
     def predict(self, name, version, signature_name, inputs):
-        """Name -> tensor; LookupError for an unknown model, ValueError for what a server refuses."""
+        """Returns the outputs of a signature by name.
+
+        Raises:
+          BlockingIOError: While requests are to be refused (``busy``).
+          LookupError: The model or its version is unknown.
+          ValueError: The signature is unknown.
+        """
         self.requests += 1
         time.sleep(self.delay_secs)
         if self.busy:
@@ -38,7 +44,7 @@ class Servable:
 
 @contextlib.contextmanager
 def grpc_server(servable):
-    """Yields the address of a server of PredictionService."""
+    """Runs a gRPC server of PredictionService and yields its address."""
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -70,7 +76,7 @@ def grpc_server(servable):
 
 @contextlib.contextmanager
 def rest_server(servable):
-    """Yields the address of a server of the REST API's predict method, in columns."""
+    """Runs a server of the REST API's predict method (column format) and yields its address."""
     import tensorflow as tf
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -90,7 +96,7 @@ def rest_server(servable):
                 self._answer(503, {"error": str(error)})
             else:
                 outputs = {name: self._plain(value) for name, value in found.items()}
-                # As TF Serving does: an output that is alone has no name.
+                # Like TF Serving: a single output has no name.
                 self._answer(200, {"outputs": outputs if len(outputs) > 1 else next(iter(outputs.values()))})
 
         def _plain(self, tensor):

@@ -1,4 +1,4 @@
-"""A model small enough to be written out, a training step of it, and batches, which tests of several folders share."""
+"""A very small model, its training step and its batches, which tests in several folders share."""
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,7 @@ WIDTH = 6
 
 
 class Bigrams:
-    """Predicts a token from the one before it and the mean of the source."""
+    """Predicts a token from the previous token and the mean of the source embeddings."""
 
     def __init__(self, rate=0.0, learning_rates=None):
         rng = np.random.default_rng(0)

@@ -1,11 +1,13 @@
-"""The runs whose losses are kept in ``losses_50_steps.json`` and, of a synchronous Transformer on pseudo references,
-``losses_synchronous.json``, and the command that writes these files anew:
+"""The training runs behind the golden losses, and a command that writes the losses to their files again.
+
+``losses_50_steps.json`` has the losses of a Transformer, ``losses_synchronous.json`` those of a synchronous
+Transformer on pseudo references:
 
     python tests/golden/loss_run.py --write
 
-Run it only when the mathematics was meant to change (initialization, dropout masks, order of the batches, loss,
-optimizer, schedule), and say in the commit what changed. Without ``--write`` it prints how far the losses of this
-machine are from the file's.
+Run it only after an intended change of the mathematics (initialization, dropout masks, order of the batches, loss,
+optimizer, schedule), and say in the commit what changed. Without ``--write`` it prints how much the losses on this
+machine differ from those in the files.
 """
 
 import argparse
@@ -21,24 +23,24 @@ FILE = pathlib.Path(__file__).with_name("losses_50_steps.json")
 SYNCHRONOUS_FILE = pathlib.Path(__file__).with_name("losses_synchronous.json")
 STEPS = 50
 SYNCHRONOUS_STEPS = 20
-# Every part of the mathematics of training takes part.
+# The settings use every part of the mathematics of training.
 HPARAMS = (
     "hidden_size=32,filter_size=64,num_heads=2,num_hidden_layers=2,batch_size=512,precision=float32,"
     "layer_prepostprocess_dropout=0.1,attention_dropout=0.1,relu_dropout=0.1,label_smoothing=0.1,clip_grad_norm=1.0,"
     "learning_rate_warmup_steps=20"
 )
-RATE = "learning_rate_constant=0.5"  # the schedule of the synchronous set has no such factor
+RATE = "learning_rate_constant=0.5"  # the schedule of the synchronous hparams set has no constant factor
 SYNCHRONOUS_HPARAMS = f"{HPARAMS},pseudo=six,sb_loss_on_pseudo=false,sb_future_dropout=0.1"
 MEASURES = ("loss", "gradient_norm")
 
 
 def synchronous_losses(directory):
-    """Trains a synchronous Transformer on six triples made by code; returns a list of 20 values of every measure."""
+    """Trains a synchronous Transformer on code-made pseudo references; returns 20 values of every measure."""
     return losses(directory, SYNCHRONOUS_HPARAMS, "synchronous_transformer", SYNCHRONOUS_STEPS)
 
 
 def losses(directory, hparams=f"{HPARAMS},{RATE}", model="transformer", steps=STEPS):
-    """Trains on 400 pairs made by code and returns a list of values of every measure, one a step."""
+    """Trains on 400 pairs made by code and returns a list of values of every measure, one for each step."""
     from t2t_ext import registry
     from t2t_ext.config.training import TrainConfig
     from t2t_ext.data.generation.generate import generate
@@ -80,7 +82,7 @@ def losses(directory, hparams=f"{HPARAMS},{RATE}", model="transformer", steps=ST
 
 
 def _module(name):
-    """A module of the folder of all tests, by its path: every folder of tests has a ``conftest``."""
+    """Loads a module of the top test folder by its path, because several test folders have a ``conftest``."""
     path = pathlib.Path(__file__).parents[1] / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"tests_{name}", path)
     module = sys.modules[f"tests_{name}"] = importlib.util.module_from_spec(spec)
@@ -89,7 +91,7 @@ def _module(name):
 
 
 def main():
-    """Prints the differences, or writes the file."""
+    """Prints the differences from the files, or writes the files."""
     parser = argparse.ArgumentParser(description="Compares losses with those of the files.")
     parser.add_argument("--write", action="store_true", help="Write the files anew.")
     write = parser.parse_args().write

@@ -1,7 +1,7 @@
-"""An independent rendering of word alignment: spans of bytes instead of counts, loops instead of products.
+"""An independent rendering of word alignment: byte spans instead of counts, loops instead of matrix products.
 
-A word is a run of bytes that are not ASCII whitespace; a piece belongs to the words that it has such bytes of, or, if
-it holds whitespace alone, to the next word.
+A word is a run of bytes that are not ASCII whitespace. A piece belongs to all words of which it contains bytes. A piece
+that consists only of whitespace belongs to the next word.
 """
 
 import re
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def surface(piece, silent=False):
-    """The bytes that a written piece stands for."""
+    """Returns the bytes that a piece of the vocabulary stands for."""
     if silent:
         return b""
     byte = re.fullmatch("<0x(..)>", piece)
@@ -18,7 +18,7 @@ def surface(piece, silent=False):
 
 
 def words_of_pieces(surfaces):
-    """For each piece the set of its words, and the number of words."""
+    """Returns, for each piece, the set of its words, and the total number of words."""
     text = b"".join(surfaces)
     words = [match.span() for match in re.finditer(rb"[^ \t\n\r\x0b\x0c]+", text)]
     result, start = [], 0
@@ -33,7 +33,7 @@ def words_of_pieces(surfaces):
 
 
 def links(attention, source_surfaces, target_surfaces):
-    """The Pharaoh line of one sentence; attention [T, S], rows in text order."""
+    """Returns the alignment of one sentence in Pharaoh format from attention [T, S], rows in text order."""
     source, source_words = words_of_pieces(source_surfaces)
     target, target_words = words_of_pieces(target_surfaces)
     sums = np.zeros([target_words, source_words])

@@ -1,14 +1,14 @@
-"""An independent beam search in plain Python, and the oracle that tries every sequence.
+"""An independent beam search in plain Python, and an oracle that tries every sequence.
 
 Both know a model only as a function ``log_probs(prefix) -> [V]`` of one sentence
-(float64, normalized over the whole vocabulary); one sentence at a time, no batch.
+(float64, normalized over the whole vocabulary). They process one sentence at a time, without batches.
 
 `beam_search` has tensor2tensor's semantics (the best ``2 * beam`` continuations of the live
-hypotheses; live and finished hypotheses in separate pools) with a limit and a stop
-for each sentence, and without symbols that may not be produced.
+hypotheses; live and finished hypotheses in separate pools). Each sentence has its own limit
+and its own stop, and forbidden symbols are left out.
 
-What rules demand is given as plain functions: ``allowed(prefix, token)`` for the search,
-``right(ids)`` of a whole sequence for the oracle, and ``bonus(ids)``, added to the score.
+Rules are plain functions: ``allowed(prefix, token)`` for the search, ``right(ids)`` of
+a whole sequence for the oracle, and ``bonus(ids)``, which is added to the score.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ NEVER = -math.inf
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A hypothesis: its ids (with EOS where it has one), log P, penalized score, and whether it ended with EOS."""
+    """A hypothesis: its ids (including EOS if it has one), log P, penalized score, and whether it ends with EOS."""
 
     ids: tuple[int, ...]
     log_prob: float
@@ -30,22 +30,22 @@ class Found:
 
     @property
     def length(self):
-        """Generated tokens, EOS included."""
+        """Returns the number of generated tokens, EOS included."""
         return len(self.ids)
 
 
 def penalty(length, alpha, kind="gnmt"):
-    """((5 + length) / 6)^alpha of Wu et al. (2016) eq. 14, or length^alpha."""
+    """Returns the length penalty ((5 + length) / 6)^alpha of Wu et al. (2016) eq. 14, or length^alpha."""
     return ((5.0 + length) / 6.0) ** alpha if kind == "gnmt" else float(length) ** alpha
 
 
 def score_of(log_probs, ids):
-    """log P of a sequence by the chain rule."""
+    """Returns log P of a sequence by the chain rule."""
     return sum(log_probs(tuple(ids[:t]))[token] for t, token in enumerate(ids))
 
 
 def all_sequences(vocab_size, limit, forbidden=(0,)):
-    """Every sequence that ends with its only EOS in at most `limit` tokens, and those of `limit` tokens without EOS."""
+    """Yields every sequence of at most `limit` tokens whose only EOS is last, and those of `limit` without EOS."""
     words = [v for v in range(vocab_size) if v != EOS and v not in forbidden]
     for length in range(1, limit + 1):
         for body in itertools.product(words, repeat=length - 1):
@@ -54,19 +54,19 @@ def all_sequences(vocab_size, limit, forbidden=(0,)):
 
 
 def anything(prefix, token):
-    """No rule."""
+    """Allows every token: no rule."""
     return True
 
 
 def nothing(ids):
-    """No bonus."""
+    """Returns 0: no bonus."""
     return 0.0
 
 
 def brute_force(
     log_probs, *, vocab_size, limit, alpha, kind="gnmt", forbidden=(0,), right=lambda ids: True, bonus=nothing
 ):
-    """All hypotheses that are right, the best first: the finished by penalized score, and separately the unfinished."""
+    """Returns the finished and the unfinished hypotheses that are right, each list by penalized score, best first."""
     finished, unfinished = [], []
     for ids in all_sequences(vocab_size, limit, forbidden):
         if not right(ids):
@@ -82,7 +82,7 @@ def _ranked(found):
 
 
 def _grow(live, log_probs, forbidden, count, allowed):
-    """The `count` best continuations (ids, log P) of the live hypotheses of one direction."""
+    """Returns the `count` best continuations (ids, log P) of the live hypotheses of one direction."""
     grown = []
     for rank, (ids, log_prob) in enumerate(live):
         step = log_probs(ids, rank)
@@ -91,7 +91,7 @@ def _grow(live, log_probs, forbidden, count, allowed):
 
 
 def beam_search(log_probs, **settings):
-    """The search of one sentence in one direction; see `search_directions`."""
+    """Searches for one sentence in one direction; see `search_directions`."""
     return search_directions([lambda own, partner: log_probs(own)], **settings)
 
 
@@ -109,24 +109,24 @@ def search_directions(
     top=False,
     heuristic=False,
 ):
-    """The search of one sentence.
+    """Searches for one sentence in one or two directions.
 
     Args:
       log_probs: for each direction (one or two) a function (own prefix, partner's prefix) -> [V] log-probabilities;
         the partner is the other direction's live hypothesis of the same rank.
-      limit: the longest hypothesis, EOS included.
-      beam: live hypotheses of all directions together, and room in the finished pool, which they share.
+      limit: the length of the longest hypothesis, EOS included.
+      beam: the number of live hypotheses of all directions together, and the size of their common finished pool.
       alpha: exponent of the length penalty.
       kind: "gnmt" or "len_power".
       forbidden: ids that are never produced.
-      wanted: how many hypotheses the caller wants; the search stops when that many are safe.
-      allowed: whether a token may follow a prefix.
-      bonus: of ended hypotheses, added to the score; not more than 0.
-      top: whether only the best continuations count, as many as live hypotheses, and not twice as many.
-      heuristic: whether the search stops when no live hypothesis would win if it ended at the next step for nothing.
+      wanted: how many hypotheses the caller wants; the search stops when that many cannot be beaten any more.
+      allowed: function (prefix, token) -> whether the token may follow the prefix.
+      bonus: function (ids) of a hypothesis that has ended, added to its score; at most 0.
+      top: whether only as many best continuations count as there are live hypotheses, instead of twice as many.
+      heuristic: whether to stop when no live hypothesis would win by ending at the next step at no cost.
 
     Returns:
-      Up to `beam` hypotheses, the best first. Those that the limit cut follow all finished ones, by penalized score.
+      Up to `beam` hypotheses, the best first. Those cut off by the limit follow all finished ones, by penalized score.
     """
     width = beam // len(log_probs)
     live = [[((), 0.0)] for _ in log_probs]
@@ -158,7 +158,7 @@ def search_directions(
 
 
 def greedy(log_probs, *, limit, alpha, kind="gnmt", forbidden=(0,), allowed=anything):
-    """The most probable token at every step, until it is EOS."""
+    """Returns the hypothesis with the most probable token at every step, until EOS or the limit."""
     ids, log_prob = (), 0.0
     while len(ids) < limit and EOS not in ids:
         step = log_probs(ids)

@@ -1,7 +1,7 @@
 """Layer-wise cross-view decoding in NumPy (float64), from Liu et al. (2020), section 2.2 and equations 5 and 7.
 
-Independent of `t2t_ext.layers`: every view R_i is made for itself, the weights of adaptive matching attention position
-by position. Where a query weighs the layers (`ama_query=decoder`), its whole view is made for it alone.
+The code is independent of `t2t_ext.layers`: it makes every view R_i separately, and the weights of adaptive matching
+attention position by position. If the query weighs the layers (`ama_query=decoder`), each query gets its own view.
 """
 
 import numpy as np
@@ -9,20 +9,20 @@ from numpy_transformer import PAD, Attention, Norm, NumpyTransformer, feed_forwa
 
 
 def split_weights(arrays):
-    """The arrays of the views by name, in float64, and those that are left: a Transformer's."""
+    """Returns the arrays of the views by name, in float64, and the remaining arrays, which are a Transformer's."""
     parts = ("decoder/source_views/", "encoder/view_norms/", "/source_attention/view/", "/source_attention/norm/")
     views = {name: np.asarray(a, np.float64) for name, a in arrays.items() if any(part in name for part in parts)}
     return views, {name: array for name, array in arrays.items() if name not in views}
 
 
 class NumpyCrossView(NumpyTransformer):
-    """A decoder with views of its own behind the NumPy Transformer's layers.
+    """The NumPy Transformer with a decoder whose layers have views of the source of their own.
 
     Args:
       weights: `Weights` of the Transformer (float64).
       hparams: anything with the attributes of `TransformerHParams`.
-      views: arrays by name, as from `split_weights`; what is used is taken out.
-      routes: the encoder layer, from 0, of each decoder layer for gca, gpa and fga.
+      views: the views' arrays by name, from `split_weights`; the equations must use all of them.
+      routes: for gca, gpa and fga, the encoder layer (counted from 0) that each decoder layer reads.
     """
 
     def __init__(self, weights, hparams, views, routes=()):
@@ -38,7 +38,7 @@ class NumpyCrossView(NumpyTransformer):
         return layer_norm(x, Norm(self.take(f"{path}/scale"), self.take(f"{path}/bias")), self.hp.norm_epsilon)
 
     def layers(self, source):
-        """e_1 to e_N of a sentence's ids, [S, D] each, normalized (row C9 of what the paper leaves open)."""
+        """Returns e_1 to e_N of a sentence's ids, [S, D] each, normalized (row C9 of what the paper leaves open)."""
         x = self._embed(source, self.w.source_embedding)
         if self.w.target_space is not None:
             x = x + self.w.target_space
@@ -61,11 +61,11 @@ class NumpyCrossView(NumpyTransformer):
             elif f"{path}/scale" in self.views:
                 states[j] = self.normed(state, path)
             else:
-                states[j] = None  # seen by nobody
+                states[j] = None  # no decoder layer reads it
         return states
 
     def view(self, i, layers, query):
-        """R_i (equation 5), [S, D], for a decoder state [D]."""
+        """Returns R_i (equation 5), [S, D], for a decoder state [D]."""
         kind, path = self.hp.source_view, f"decoder/source_views/layer_{i}"
         if kind in ("gca", "gpa", "fga"):
             return layers[self.routes[i]]
@@ -86,7 +86,7 @@ class NumpyCrossView(NumpyTransformer):
         return np.stack(rows)
 
     def second_projections(self, i, first):
-        """The projections of the attention to R_i where there are two attentions."""
+        """Returns the projections of the attention to R_i if there are two attentions."""
         if self.hp.integration_attention == "shared":
             return first
         path, keys = f"decoder/layer_{i}/source_attention/view", self.hp.attention_key_channels or self.hp.hidden_size
@@ -101,7 +101,7 @@ class NumpyCrossView(NumpyTransformer):
         return Attention(q, kv[:, :keys], kv[:, keys:], o, qb, *biases, ob)
 
     def look(self, i, y, layers, part, source):
-        """What decoder layer i finds in the source from states y [T, D], and the attention weights [H, T, S]."""
+        """Returns decoder layer i's cross-attention output [T, D] for states y [T, D], and the weights [H, T, S]."""
 
         def real(_, s):
             return source[s] != PAD
@@ -123,7 +123,7 @@ class NumpyCrossView(NumpyTransformer):
         return np.stack(found), np.stack(maps, axis=1)
 
     def decode(self, layers, source, target):
-        """Logits [T, V] of a target sentence and the source attention of each layer."""
+        """Returns the logits [T, V] of a target sentence and the cross-attention of each layer."""
         embedded = self._embed(target, self.w.target_embedding)
         x = self._positions(np.concatenate([np.zeros_like(embedded[:1]), embedded[:-1]]))
         maps = []
@@ -143,7 +143,7 @@ class NumpyCrossView(NumpyTransformer):
         return x @ self.w.softmax.T, maps
 
     def __call__(self, inputs, targets):
-        """Logits [B, T, V] and source attention [layers][B, H, T, S] of a batch of id lists padded with PAD."""
+        """Returns logits [B, T, V] and cross-attention [layers][B, H, T, S] of a batch of ids padded with PAD."""
         results = [self.decode(self.layers(s), s, t) for s, t in zip(inputs, targets, strict=True)]
         if self.used != set(self.views):
             raise ValueError(f"Weights that the equations know nothing of: {sorted(set(self.views) - self.used)}.")

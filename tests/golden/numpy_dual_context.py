@@ -1,13 +1,13 @@
 """The dual contextual module in NumPy (float64), written from Ampomah et al. (2021) and not from `t2t_ext.layers`.
 
-Section 4.1, equation 6: r_hat_t = g([r_{t-a}; ...; r_{t+b}] W^r + b^r) with a gated linear unit g, of f positions in
-all; l_c = LayerNorm(r_hat + r). The encoder's window is centered; of an even number of positions one more is to the
-right ("right") or to the left. The decoder's ends at t itself. What is not part of the sentence counts as zero.
+Section 4.1, equation 6: r_hat_t = g([r_{t-a}; ...; r_{t+b}] W^r + b^r), where g is a gated linear unit and the window
+has f positions; l_c = LayerNorm(r_hat + r). The encoder's window is centered; if f is even, it has one more position on
+the right ("right") or on the left. The decoder's window ends at t. Positions outside the sentence count as zero.
 Section 4.2, equation 7: h_l = FI(r, l_c), h_g = FI(r, r), multi-head attention without an output projection. Equation
 8: z_hat = [h_l; h_g] W_z + b_z. Equation 9, z_f = LayerNorm(z_hat + r), is the frame of a sublayer of a post-norm
-Transformer. All else is the Transformer of `numpy_transformer`.
+Transformer. The rest is the Transformer of `numpy_transformer`.
 
-Written for reading: one sentence, one position, one head, one tap at a time.
+For readability the code processes one sentence, one position, one head and one tap at a time.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from numpy_transformer import Norm, NumpyTransformer, layer_norm, sigmoid, softm
 
 @dataclasses.dataclass
 class Interaction:
-    """The projections of an FI unit: W^q, W^k [D, H * d], W^v [D, H * d_v]; biases are None where there are none."""
+    """The projections of an FI unit: W^q, W^k [D, H * d], W^v [D, H * d_v]; a bias that does not exist is None."""
 
     q: np.ndarray
     k: np.ndarray
@@ -30,7 +30,7 @@ class Interaction:
 
 @dataclasses.dataclass
 class DualContext:
-    """A module's weights; `before` is how many of the `taps` positions of a window stand before t."""
+    """A module's weights; `before` is how many of the `taps` positions of a window are before t."""
 
     convolution: np.ndarray  # W^r [f * D, 2 * D]
     convolution_bias: np.ndarray
@@ -44,7 +44,7 @@ class DualContext:
 
 
 def positions_before(taps, *, decoder, even="right"):
-    """How many positions of a window stand before t."""
+    """Returns how many positions of a window are before t."""
     if decoder:
         return taps - 1
     if taps % 2:
@@ -53,7 +53,11 @@ def positions_before(taps, *, decoder, even="right"):
 
 
 def part_of(variables, hparams, *, decoder):
-    """A module's weights of its variables by name, as the layer fuses them; a name that is left over is an error."""
+    """Returns a module's weights from its variables by name, which the layer has partly fused.
+
+    Raises:
+      ValueError: The module has variables that are not in the paper.
+    """
     arrays = {name: np.asarray(value, np.float64) for name, value in variables.items()}
     keys = hparams.attention_key_channels or hparams.hidden_size
     values = hparams.attention_value_channels or hparams.hidden_size
@@ -83,7 +87,7 @@ def part_of(variables, hparams, *, decoder):
 
 
 def local_context(r, part, exists, epsilon):
-    """l_c [T, D] of r [T, D] (equation 6); `exists` says of a position inside of the sequence whether it is there."""
+    """Returns l_c [T, D] of r [T, D] (equation 6); `exists` tells which positions of the sequence are not padding."""
     length, width = r.shape
     rows = np.zeros_like(r)
     for t in range(length):
@@ -96,7 +100,7 @@ def local_context(r, part, exists, epsilon):
 
 
 def feature_interaction(a, b, part, heads, scale, allowed):
-    """FI(A, B) [T, H * d_v] (equation 7) and its weights [H, T, S]."""
+    """Returns FI(A, B) [T, H * d_v] (equation 7) and its weights [H, T, S]."""
 
     def projected(x, kernel, bias):
         return (x @ kernel + (0.0 if bias is None else bias)).reshape(len(x), heads, -1)
@@ -113,7 +117,7 @@ def feature_interaction(a, b, part, heads, scale, allowed):
 
 
 def module(r, part, *, heads, scale, epsilon, allowed, exists=lambda s: True):
-    """z_hat [T, D] of r [T, D] (equation 8), and the weights of both attentions [2 H, T, T], the local ones first."""
+    """Returns z_hat [T, D] of r [T, D] (equation 8), and both attentions' weights [2 H, T, T], the local ones first."""
     l_c = local_context(r, part, exists, epsilon)
     h_l, local_weights = feature_interaction(r, l_c, part.local, heads, scale, allowed)
     h_g, global_weights = feature_interaction(r, r, part.globally, heads, scale, allowed)
@@ -122,7 +126,7 @@ def module(r, part, *, heads, scale, epsilon, allowed, exists=lambda s: True):
 
 
 class NumpyDualContext(NumpyTransformer):
-    """The encoder-decoder of one setting.
+    """An encoder-decoder with dual contextual modules in the layers for which the arrays have them.
 
     Args:
       arrays: a model's arrays by name.
@@ -140,7 +144,7 @@ class NumpyDualContext(NumpyTransformer):
         width = hparams.hidden_size
         keys = hparams.attention_key_channels or width
         values = hparams.attention_value_channels or width
-        for path in modules:  # what the Transformer would have instead, not used
+        for path in modules:  # `weights_of` expects self-attention here; these are not used
             rest[f"{path}/self_attention/qkv/kernel"] = np.zeros([width, 2 * keys + values])
             rest[f"{path}/self_attention/output/kernel"] = np.zeros([values, width])
         super().__init__(weights_of(rest, hparams), hparams)

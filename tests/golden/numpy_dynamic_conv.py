@@ -1,13 +1,13 @@
 """Lightweight and dynamic convolutions in NumPy (float64), written from Wu et al. (2019) and not from `t2t_ext.layers`.
 
 Section 3: LightConv_{i,c} = sum over j of softmax(W)_{h,j} X_{i + j - left, c}, where channel c belongs to head
-h = ceil(c H / d), left = ceil((k + 1) / 2) - 1 in the encoder (as many taps on both sides; of an even number one more
-to the left, or with `conv_even_kernel` "right" to the right) and k - 1 in the decoder (only the past). Section 4: in
-DynamicConv, W_{h,j} at position i is the sum over c of W^Q_{h,j,c} X_{i,c}. What is not part of the sentence counts as
-zero. Section 3.1: X is a gated linear unit of a projection of the module's input, and a projection follows. All else is
-the Transformer of `numpy_transformer`.
+h = ceil(c H / d). In the encoder left = ceil((k + 1) / 2) - 1: both sides have equally many taps; if k is even, the
+left side has one more, or the right side with `conv_even_kernel` "right". In the decoder left = k - 1 (only the past).
+Section 4: in DynamicConv, W_{h,j} at position i is the sum over c of W^Q_{h,j,c} X_{i,c}. Positions outside the
+sentence count as zero. Section 3.1: X is a gated linear unit of a projection of the module's input, and a projection
+follows. The rest is the Transformer of `numpy_transformer`.
 
-Written for reading: one sentence, one position, one head, one tap at a time.
+For readability the code processes one sentence, one position, one head and one tap at a time.
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ from numpy_transformer import NumpyTransformer, sigmoid, softmax, weights_of
 
 @dataclasses.dataclass
 class Convolution:
-    """A module's weights; `kernels` is [D, H * k] (dynamic) or [H, k], `left` how far it reaches back."""
+    """A module's weights; `kernels` is [D, H * k] (dynamic) or [H, k]; the first tap is `left` positions back."""
 
-    inner: np.ndarray  # [D, 2 D], without a gate [D, D]
+    inner: np.ndarray  # [D, 2 D], or [D, D] without a gate
     kernels: np.ndarray
     outer: np.ndarray  # [D, D]
     inner_bias: np.ndarray | None
@@ -32,13 +32,13 @@ class Convolution:
 
 
 def convolve(x, weights, left, exists=lambda t, s: True):
-    """y[t, c] = sum over j of weights[t, h(c), j] x[t + j - left, c] over the positions that exist.
+    """Returns y[t, c] = sum over j of weights[t, h(c), j] x[t + j - left, c] over the positions that exist.
 
     Args:
       x: [T, D].
       weights: [T, H, k].
-      left: how far the first tap reaches back.
-      exists: function (position, position of the tap) -> bool, asked inside of the sentence only.
+      left: how many positions the first tap is back.
+      exists: function (position, position of the tap) -> bool, called only for positions 0 to T - 1.
 
     Returns:
       [T, D].
@@ -57,7 +57,7 @@ def convolve(x, weights, left, exists=lambda t, s: True):
 
 
 def module(x, part, heads, normalized, exists):
-    """The whole LightConv or DynamicConv module on the positions [T, D] of a sentence."""
+    """Applies the whole LightConv or DynamicConv module to the positions [T, D] of a sentence."""
     y = x @ part.inner + (0.0 if part.inner_bias is None else part.inner_bias)
     width = x.shape[1]
     if y.shape[1] == 2 * width:
@@ -72,13 +72,13 @@ def module(x, part, heads, normalized, exists):
 
 
 class NumpyDynamicConv(NumpyTransformer):
-    """The encoder-decoder of one setting.
+    """An encoder-decoder with convolutions instead of self-attention in one or both stacks.
 
     Args:
       arrays: a model's arrays by name.
       hparams: anything with the attributes of `DynamicConvHParams`.
-      encoder_kernels: k of each encoder layer; none where it has self-attention.
-      decoder_kernels: the same of the decoder.
+      encoder_kernels: k of each encoder layer; empty if the encoder has self-attention.
+      decoder_kernels: k of each decoder layer; empty if the decoder has self-attention.
     """
 
     def __init__(self, arrays, hparams, encoder_kernels, decoder_kernels):
@@ -92,7 +92,7 @@ class NumpyDynamicConv(NumpyTransformer):
             else:
                 rest[name.replace("/convolution_frame/", "/self_attention_frame/")] = value
         width = hparams.hidden_size
-        for path in modules:  # what the Transformer would have instead, not used
+        for path in modules:  # `weights_of` expects self-attention here; these are not used
             rest[f"{path}/self_attention/qkv/kernel"] = np.zeros([width, 3 * width])
             rest[f"{path}/self_attention/output/kernel"] = np.zeros([width, width])
         super().__init__(weights_of(rest, hparams), hparams)

@@ -1,18 +1,18 @@
-"""Lexical constraints and diverse groups in plain Python: one sentence, one hypothesis, one phrase at a time.
+"""Lexical constraints and diverse groups in plain Python: one sentence, one hypothesis and one phrase at a time.
 
-As numpy_beam_search, whose model (a function of the prefix), EOS, penalty and Found these share.
+The searches share with numpy_beam_search the model (a function of the prefix), EOS, penalty and Found.
 """
 
 from numpy_beam_search import EOS, NEVER, Found, all_sequences, penalty, score_of
 
 
 def occurrences(ids, phrase):
-    """At how many places of a sequence a phrase stands."""
+    """Returns how often a phrase occurs in a sequence."""
     return sum(tuple(ids[i : i + len(phrase)]) == tuple(phrase) for i in range(len(ids)))
 
 
 def missing_phrases(ids, phrases):
-    """The phrases that a sequence lacks; one that is listed n times must stand at n places."""
+    """Returns the phrases that a sequence lacks; a phrase listed n times must occur n times."""
     missing = []
     for i, phrase in enumerate(phrases):
         listed = 1 + sum(other == phrase for other in phrases[:i])
@@ -22,19 +22,19 @@ def missing_phrases(ids, phrases):
 
 
 def begun(ids, phrase):
-    """The length of the longest beginning of a phrase, not all of it, that a sequence ends with."""
+    """Returns the length of the longest proper prefix of a phrase with which a sequence ends."""
     return max(j for j in range(len(phrase)) if tuple(ids[len(ids) - j :]) == tuple(phrase[:j]) and j <= len(ids))
 
 
 def bank(ids, phrases):
-    """How many tokens of the phrases a sequence has."""
+    """Returns how many tokens of the phrases a sequence has."""
     missing = missing_phrases(ids, phrases)
     there = sum(map(len, phrases)) - sum(map(len, missing))
     return there + max((begun(ids, phrase) for phrase in missing), default=0)
 
 
 def constrained_brute_force(log_probs, phrases, *, vocab_size, limit, alpha, kind="gnmt", forbidden=(0,)):
-    """All sequences: those that end and have every phrase by score; then those of full length, fewer missing first."""
+    """Returns all sequences: finished ones with every phrase by score, then unfinished ones, fewest missing first."""
     found = []
     for ids in all_sequences(vocab_size, limit, forbidden):
         missing, finished = len(missing_phrases(ids, phrases)), ids[-1] == EOS
@@ -46,7 +46,7 @@ def constrained_brute_force(log_probs, phrases, *, vocab_size, limit, alpha, kin
 
 
 def constrained_search(log_probs, phrases, *, limit, beam, alpha, wanted=1, kind="gnmt", forbidden=(0,)):
-    """Dynamic beam allocation; `log_probs` and `phrases` are lists, one for each direction.
+    """Searches with dynamic beam allocation; `log_probs` and `phrases` are lists with an entry for each direction.
 
     Phrases are given in each direction's order. Returns up to `beam` hypotheses as (missing phrases, direction, Found).
     """
@@ -82,7 +82,7 @@ def constrained_search(log_probs, phrases, *, limit, beam, alpha, wanted=1, kind
 
 
 def _continue(live, log_probs, phrases, count, forbidden):
-    """Continuations (ids, log P): the `count` most probable of each hypothesis, and what its missing phrases want."""
+    """Returns each hypothesis's `count` best continuations (ids, log P) and those that its missing phrases need."""
     grown = []
     for ids, log_prob in live:
         step = log_probs(ids)
@@ -97,7 +97,7 @@ def _continue(live, log_probs, phrases, count, forbidden):
 
 
 def _take_turns(grown, phrases, count):
-    """The `count` continuations that the banks choose in turn, the fullest bank first."""
+    """Returns the `count` continuations that the banks choose in turn, the bank with most phrase tokens first."""
     by_bank = {}
     for each in sorted(grown, key=lambda g: g[1], reverse=True):
         by_bank.setdefault(bank(each[0], phrases), []).append(each)
@@ -114,12 +114,12 @@ def _by_score(pool):
 
 
 def diverse_search(log_probs, *, groups, strength, limit, beam, alpha, wanted=1, kind="gnmt", forbidden=(0,)):
-    """Diverse beam search; returns the `wanted` hypotheses.
+    """Returns the `wanted` best hypotheses of diverse beam search.
 
     Args:
-      log_probs: a function of the prefix for each direction.
+      log_probs: for each direction, a function (prefix) -> log-probabilities [V].
       groups: how many groups share the beam.
-      strength: what each earlier group's hypothesis extended by a token takes off that token's log P.
+      strength: how much a token's log P loses for each hypothesis of an earlier group that the token extends.
       limit, beam, alpha, wanted, kind, forbidden: as for the plain search.
     """
     width, places, each_wanted = beam // groups // len(log_probs), beam // groups, -(-wanted // groups)
@@ -153,7 +153,7 @@ def _is_safe(pool, live, group, wanted, longest_penalty):
 
 
 def _merge(pools, wanted):
-    """The best of every group, then the second of every group...; what is there already comes last."""
+    """Merges the groups: the best hypothesis of every group, then the second and so on; repeated ones come last."""
     new, again = [], []
     for place in range(max(map(len, pools))):
         row = [pool[place] for pool in pools if place < len(pool)]

@@ -1,28 +1,30 @@
 """Layer-wise coordination in NumPy (float64), written from He et al. (NeurIPS 2018) and not from `t2t_ext`.
 
-Section 3: source and target are concatenated and go through N layers. The hidden state of a source token in layer i
-comes from all source tokens in layer i - 1; that of a target token from all source tokens and the target tokens up to
-itself in layer i - 1, by mixed attention (equation 3) with the mask
+Section 3: source and target are concatenated and go through N layers. In layer i, a source token attends to all source
+tokens of layer i - 1. A target token attends to all source tokens and to the target tokens up to itself of layer i - 1,
+by mixed attention (equation 3) with the mask
 
     M(i, j) = 0 if j < n or j <= i + n, else -infinity          (i: target position, j: position in [source; target])
 
-Positions begin anew at the target; a learned vector for either side is added. One matrix for source, target and
-softmax.
+Target positions start again from 0, and each side has a learned vector that is added to its embeddings. Source
+embedding, target embedding and softmax share one matrix.
 
-What the paper leaves open is as `docs/decisions/0016` says: scaling by a head's width, the norms of tensor2tensor, a
-zero vector or a learned one as the first target input, and for the ablations: without sharing, target layer i reads
-what source layer i wrote (section 3), or with `lwc_source` "input" what it read (section 1); without mixed attention,
-self-attention and cross-attention follow each other, with one norm and one set of projections. With `lwc_source`
-"last", which is not in the paper, every target layer reads what the last source layer wrote, with shared weights, too.
+Where the paper leaves something open, `docs/decisions/0016` applies: scaling by a head's width, the norms of
+tensor2tensor, and a zero vector or a learned vector as the first target input. For the ablations: without sharing,
+target layer i reads the output of source layer i (section 3) or, with `lwc_source` "input", its input (section 1).
+Without mixed attention, self-attention is followed by cross-attention, with one norm and one set of projections. With
+`lwc_source` "last", which is not in the paper, every target layer reads the last source layer's output, also with
+shared weights.
 
-Layers may have dual contextual modules (Ampomah et al. 2021, equations 6 to 8) as `docs/decisions/0026` says: every
-attention of a layer is then two, to local contexts and to the states themselves, which W_z joins; the context of a
-side is made of that side alone, centered in the source and of what is before in the target.
+Layers may have dual contextual modules (Ampomah et al. 2021, equations 6 to 8) as in `docs/decisions/0026`. Every
+attention of a layer then becomes two, one to local contexts and one to the states themselves, and W_z joins their
+outputs. A side's local context comes only from that side: a centered window in the source, the past in the target.
 
-Written for reading: one sentence, one head, one query position at a time, the concatenated sequence literally.
+For readability the code processes one sentence, one head and one query position at a time, and really concatenates
+the sequences.
 
-`NumpyContextGate` is a Transformer with the context gate as reconstructed: z = sigmoid([a; c] W + b), where a is what
-self-attention found and c what cross-attention found, x + (1 - z) a + z c.
+`NumpyContextGate` is a Transformer with the reconstructed context gate: z = sigmoid([a; c] W + b) and
+x + (1 - z) a + z c, where a is the output of self-attention and c that of cross-attention.
 """
 
 import dataclasses
@@ -44,7 +46,7 @@ from numpy_transformer import (
 
 @dataclasses.dataclass
 class DualContext:
-    """A dual contextual module: equation 6 with W^r as [f, D, 2 D], two attentions without output projections."""
+    """A dual contextual module: equation 6 with W^r as [f, D, 2 D], and two attentions without output projections."""
 
     taps: np.ndarray
     taps_bias: np.ndarray
@@ -57,7 +59,7 @@ class DualContext:
 
 @dataclasses.dataclass
 class LayerWeights:
-    """One layer: attention, feed-forward, and the norm of either."""
+    """One layer: attention and feed-forward, each with its norm."""
 
     attention: Attention | DualContext
     attention_norm: Norm
@@ -67,7 +69,7 @@ class LayerWeights:
 
 @dataclasses.dataclass
 class Weights:
-    """Everything that the model learns; `source` and `target` are the same layers where they are shared."""
+    """All trainable weights of the model; with shared weights, `source` and `target` are the same layers."""
 
     embedding: np.ndarray  # [V, D]
     source: list[LayerWeights]
@@ -78,7 +80,7 @@ class Weights:
 
 
 def weights_of(arrays, hparams):
-    """`Weights` from a model's arrays by name, in float64; the only place that knows the model's names."""
+    """Returns a model's `Weights` in float64 from its arrays by name; nothing else here knows the model's names."""
     arrays = {name: np.asarray(value, np.float64) for name, value in arrays.items()}
     unused = set(arrays)
     sizes = [hparams.attention_key_channels or hparams.hidden_size] * 2
@@ -93,7 +95,7 @@ def weights_of(arrays, hparams):
         return Norm(take(f"{path}/scale"), take(f"{path}/bias"))
 
     def dual_context(path):
-        """The module at a path: its queries of both attentions, keys and values of the second are one matrix."""
+        """Returns the module at a path; one matrix has both attentions' queries and the second's keys and values."""
 
         def fused(name, widths):
             kernel, bias = (take(f"{path}/{name}/{part}") for part in ("kernel", "bias"))
@@ -168,7 +170,7 @@ def weights_of(arrays, hparams):
 
 
 class NumpyLayerCoordination:
-    """The model of one setting.
+    """A model with layer-wise coordination, given weights and hyperparameters.
 
     Args:
       weights: `Weights` (float64).
@@ -184,14 +186,14 @@ class NumpyLayerCoordination:
         self.maps = {}
 
     def _attend(self, queries, seen, part, allowed, name):
-        """What queries [m, D] find in states: softmax(Q K^T scale + M) V and the output projection.
+        """Returns the attention output [m, D]: softmax(Q K^T scale + M) V and the output projection.
 
         Args:
           queries: [m, D].
-          seen: of each side that is looked at, its states [n, D] and where they are real, or None for the target's.
-          part: the projections.
-          allowed: (query, position in the sides behind each other) -> whether M is 0.
-          name: under which the distributions are kept.
+          seen: for each side that is attended to, its states [n, D] and which are real (None for the target).
+          part: the weights of the attention.
+          allowed: function (query, position in the concatenated sides) -> whether M is 0.
+          name: the name under which the distributions are kept.
         """
         states = np.concatenate([rows for rows, _ in seen])
         if isinstance(part, Attention):
@@ -204,7 +206,7 @@ class NumpyLayerCoordination:
         return np.concatenate(found, axis=1) @ part.aggregation + part.aggregation_bias
 
     def _find(self, queries, memory, part, allowed, name):
-        """What the heads find, side by side [m, H d]."""
+        """Returns the concatenated outputs of the heads, [m, H d]."""
         heads = self.hp.num_heads
         q = _project(queries, part.q, part.q_bias).reshape(len(queries), heads, -1)
         k = _project(memory, part.k, part.k_bias).reshape(len(memory), heads, -1)
@@ -220,7 +222,7 @@ class NumpyLayerCoordination:
         return found.reshape(len(queries), -1)
 
     def _local_context(self, r, real, part):
-        """Equation 6 for a side [n, D]; `real` says which positions of the source are words, None is the target."""
+        """Applies equation 6 to a side [n, D]; `real` tells which source positions are words, None means the target."""
         f = len(part.taps)
         before = f - 1
         if real is not None:
@@ -254,7 +256,7 @@ class NumpyLayerCoordination:
         return self._fed_forward(self._after(x, y, norm), layer)
 
     def _target_layer(self, x, layer, read, source, name):
-        """One layer of the target [m, D]; `read` [n, D] is what it reads of the source."""
+        """Applies one layer to the target [m, D]; `read` [n, D] are the source states that it reads."""
         n, norm, part = len(source), layer.attention_norm, layer.attention
         below, y = self._before(read, norm), self._before(x, norm)
         real = [word != PAD for word in source]
@@ -274,7 +276,7 @@ class NumpyLayerCoordination:
         return self._fed_forward(x, layer)
 
     def _embed(self, ids, side):
-        """Rows of the ids, 0 for PAD, with positions from 0 and the vector of the side."""
+        """Returns the ids' embeddings (0 for PAD) plus positions from 0 and the side's vector."""
         x = np.stack([self.w.embedding[i] if i != PAD else np.zeros(self.hp.hidden_size) for i in ids])
         if self.hp.multiply_embedding_mode == "sqrt_depth":
             x = x * np.sqrt(self.hp.hidden_size)
@@ -285,7 +287,7 @@ class NumpyLayerCoordination:
         return x if self.w.side is None else x + self.w.side[side]
 
     def sentence(self, source, target):
-        """Logits [T, V] of a target given its source, both padded lists of ids; distributions go to `maps`."""
+        """Returns logits [T, V] of a target given its source, both padded lists of ids; distributions go to `maps`."""
         self.maps = {}
         s, t = self._embed(source, 0), self._embed([PAD, *target[:-1]], 1)
         states = [s]
@@ -299,7 +301,7 @@ class NumpyLayerCoordination:
         return t @ self.w.embedding.T
 
     def __call__(self, inputs, targets):
-        """Logits [B, T, V] and the distributions by name, [B, H, ...] each."""
+        """Returns logits [B, T, V] and the distributions by name, [B, H, ...] each."""
         logits, maps = [], []
         for source, target in zip(inputs, targets, strict=True):
             logits.append(self.sentence(list(source), list(target)))
@@ -312,10 +314,10 @@ def _project(x, kernel, bias):
 
 
 class NumpyContextGate(NumpyTransformer):
-    """A Transformer whose decoder has gates.
+    """A Transformer whose decoder has context gates.
 
     Args:
-      weights: `numpy_transformer.Weights` of everything but the gates.
+      weights: `numpy_transformer.Weights` of everything except the gates.
       gates: (W [2 D, H or D], b) of each decoder layer.
       hparams: anything with the attributes of `ContextGateHParams`.
     """
@@ -328,7 +330,7 @@ class NumpyContextGate(NumpyTransformer):
         return layer_norm(x, sublayer.norm, self.hp.norm_epsilon) if wanted else x
 
     def decode(self, states, source, target):
-        """Logits [T, V] of a target sentence given the encoder's states, and the source attention of each layer."""
+        """Returns a target's logits [T, V] given the encoder states, and the cross-attention of each layer."""
         embedded = self._embed(target, self.w.target_embedding)
         x = self._positions(np.concatenate([np.zeros_like(embedded[:1]), embedded[:-1]]))
         maps = []

@@ -1,10 +1,10 @@
-"""What sampling should draw from, in NumPy, and whether counts agree with it."""
+"""The distribution that sampling should draw from, in NumPy, and a test whether counts agree with a distribution."""
 
 import numpy as np
 
 
 def truncated(logits, *, temperature=1.0, top_k=0, top_p=1.0, forbidden=()):
-    """The distribution float64 [V] after temperature, the k most probable, and the nucleus, in this order."""
+    """Returns the distribution, float64 [V], after temperature, top-k and nucleus truncation, in this order."""
     logits = np.array(logits, np.float64) / temperature
     logits[list(forbidden)] = -np.inf
     order = sorted(np.flatnonzero(np.isfinite(logits)), key=lambda v: -logits[v])
@@ -21,9 +21,9 @@ def truncated(logits, *, temperature=1.0, top_k=0, top_p=1.0, forbidden=()):
 
 
 def chi_square_excess(counts, probabilities):
-    """How much Pearson's statistic is above its 99.9% quantile (Wilson and Hilferty's approximation); < 0 = agrees.
+    """Returns Pearson's statistic minus its 99.9% quantile (Wilson and Hilferty's approximation); < 0 means agreement.
 
-    Outcomes expected less than 5 times are put together; one of probability 0 is infinitely above.
+    Outcomes expected fewer than 5 times are pooled. An outcome of probability 0 that occurs gives infinity.
     """
     counts, probabilities = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
     if counts[probabilities == 0].any():

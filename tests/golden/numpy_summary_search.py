@@ -1,14 +1,15 @@
-"""What summaries are searched by, in plain Python: n-grams of words, and the coverage penalty of OpenNMT at every step.
+"""The search rules for summaries in plain Python: n-grams of words, and OpenNMT's coverage penalty at every step.
 
-From the descriptions: OpenNMT-py's documentation of ``-block_ngram_repeat``, ``-ignore_when_blocking``,
-``-coverage_penalty summary`` and ``-stepwise_penalty``, and Gehrmann et al. 2018, section 5.3. One sentence at a time.
+Written from the descriptions: OpenNMT-py's documentation of ``-block_ngram_repeat``, ``-ignore_when_blocking``,
+``-coverage_penalty summary`` and ``-stepwise_penalty``, and Gehrmann et al. 2018, section 5.3. The code processes one
+sentence at a time.
 """
 
 from numpy_beam_search import EOS, Found, beam_search, greedy, score_of
 
 
 def split_words(ids, begins, ends):
-    """The words of a sequence, tuples of tokens: a new one before a token of `begins` and behind one of `ends`."""
+    """Returns a sequence's words, tuples of tokens; a word begins at a token of `begins` and after one of `ends`."""
     words = []
     for place, token in enumerate(ids):
         if place == 0 or token in begins or ids[place - 1] in ends:
@@ -18,7 +19,7 @@ def split_words(ids, begins, ends):
 
 
 def no_word_ngram_again(size, begins, ends, ignored=()):
-    """Function (prefix, token) -> bool: the token makes no n-gram of words that whole words before it made."""
+    """Returns a function (prefix, token) -> whether the token repeats no n-gram of the preceding whole words."""
 
     def allowed(prefix, token):
         if token == EOS:
@@ -33,28 +34,28 @@ def no_word_ngram_again(size, begins, ends, ignored=()):
 
 
 def repeated_ngrams(ids, size, begins, ends, ignored=()):
-    """The n-grams of words that a whole sequence has more than once."""
+    """Returns the n-grams of words that a whole sequence has more than once."""
     words = split_words([token for token in ids if token != EOS], begins, ends)
     grams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
     return {gram for gram in grams if grams.count(gram) > 1 and not any(word in ignored for word in gram)}
 
 
 def summary_penalty(coverage, beta):
-    """beta (sum_i max(c_i, 1) - S) of the attention c_i that the S words have got."""
+    """Returns beta (sum_i max(c_i, 1) - S), where c_i is the attention that word i of S has received."""
     return beta * (sum(max(float(c), 1.0) for c in coverage) - len(coverage))
 
 
 def stepwise_search(log_probs, penalty_of, *, beam, **settings):
-    """The search of one sentence that ranks hypotheses at every step by log P less their penalty.
+    """Searches for one sentence and ranks hypotheses at every step by log P minus their penalty.
 
     Args:
-      log_probs: function of the prefix.
+      log_probs: function (prefix) -> log-probabilities [V].
       penalty_of: function (ids) -> the penalty of a sequence.
-      beam: 1 is the greedy search.
-      settings: as of `beam_search`.
+      beam: the beam size; 1 is greedy search.
+      settings: the other arguments of `beam_search`.
 
     Returns:
-      Found, whose log_prob is the model's and whose score is (log P - penalty) / length penalty.
+      A list of `Found`; log_prob is the model's log P, and score is (log P - penalty) / length penalty.
     """
 
     def less(prefix):

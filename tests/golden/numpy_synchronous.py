@@ -1,8 +1,8 @@
 """Synchronous bidirectional decoding in NumPy (float64), from equations 3 to 10 of Zhou et al. (2019).
 
-Independent of `t2t_ext.layers` and of its layout: each side is a list of positions of its own, each head and each
-position is computed by itself, equation by equation. Training knows both whole targets; `NumpyStepper` writes one
-token of any number of hypotheses at a time, and keeps what every layer knows of a past as lists.
+The code is independent of `t2t_ext.layers` and of its layout: each side is a separate list of positions, and each head
+and position is computed separately, equation by equation. In training both whole targets are known. `NumpyStepper`
+writes one token of any number of hypotheses at a time; it keeps the keys and values of every layer as lists.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ TAGS = (3, 4)
 
 
 def extra_weights(arrays):
-    """The gates and lambdas by decoder layer, and the arrays that are left: a Transformer's."""
+    """Returns the gates and the lambdas by decoder layer, and the remaining arrays, which are a Transformer's."""
     gates, lambdas, rest = {}, {}, {}
     for name, value in arrays.items():
         if name.endswith("self_attention/gate/kernel"):
@@ -25,14 +25,14 @@ def extra_weights(arrays):
 
 
 class NumpySynchronous(NumpyTransformer):
-    """A synchronous decoder behind the NumPy Transformer's encoder.
+    """The NumPy Transformer with a synchronous decoder.
 
     Args:
       weights: `Weights` of the Transformer (float64).
       hparams: anything with the attributes of `SynchronousHParams`.
       gates: decoder layer -> W_g.
-      lambdas: decoder layer -> lambda where it is learnt, [1] or [values' width].
-      layers: which decoder layers are synchronous, counted from 0.
+      lambdas: decoder layer -> lambda if it is trainable, [1] or [width of the values].
+      layers: the decoder layers that are synchronous, counted from 0.
     """
 
     def __init__(self, weights, hparams, gates, lambdas, layers):
@@ -42,17 +42,17 @@ class NumpySynchronous(NumpyTransformer):
     # === Equations 2 to 10 ===
 
     def heads_of(self, x, kernel, bias):
-        """A projection [D] -> [H, d]."""
+        """Projects a vector [D] to the heads [H, d]."""
         y = x @ kernel + (0.0 if bias is None else bias)
         return y.reshape(self.hp.num_heads, -1)
 
     def attend_head(self, query, keys, values):
-        """Equation 2 for one query [d] over lists of keys and values."""
+        """Applies equation 2 to one query [d] and lists of keys and values."""
         weights = softmax(np.array([query @ key * self.scale for key in keys]))
         return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
     def fused(self, history, future, layer):
-        """Equations 4 to 6 for one position: [H, d] and [H, d] to [H, d]."""
+        """Fuses history [H, d] and future [H, d] of one position to [H, d] (equations 4 to 6)."""
         hp = self.hp
         if hp.sb_fusion == "gate":
             gate = self.gates[layer]
@@ -70,17 +70,17 @@ class NumpySynchronous(NumpyTransformer):
         return history + weight * function(future)
 
     def sbatt(self, query, own, other, part, layer):
-        """Equations 3, 7 and 9 for one position.
+        """Applies SBAtt (equations 3, 7 and 9) at one position.
 
         Args:
           query: [D].
-          own: (keys, values), lists of [H, d] of the side itself, its own position included.
-          other: the same of the other side.
+          own: (keys, values) of the side itself, lists of [H, d] that include the query's position.
+          other: (keys, values) of the other side.
           part: the projections.
-          layer: which.
+          layer: the number of the decoder layer.
 
         Returns:
-          [D].
+          The output [D].
         """
         q = self.heads_of(query, part.q, part.q_bias)
         history, future = (
@@ -98,18 +98,18 @@ class NumpySynchronous(NumpyTransformer):
     # === A decoder ===
 
     def first_inputs(self, side):
-        """What a side is given before its first word, ids or None for a zero vector."""
+        """Returns the inputs of a side before its first word: ids, or None for a zero vector."""
         return [None, TAGS[side]] if self.hp.predict_tag else [TAGS[side]]
 
     def embedded(self, token):
-        """One token's embedding [D]; None is the zero vector."""
+        """Returns one token's embedding [D], or the zero vector for None."""
         return np.zeros(self.hp.hidden_size) if token is None else self._embed([token], self.w.target_embedding)[0]
 
     def logits_of_sides(self, states, source, sides):
-        """Both sides all at once: what predicts their words.
+        """Returns the logits of all words of both sides, computed at once as in training.
 
         Args:
-          states: [S, D] of the encoder.
+          states: the encoder states [S, D].
           source: ids.
           sides: two lists of words with EOS, without PAD.
 
@@ -128,7 +128,7 @@ class NumpySynchronous(NumpyTransformer):
                 rows = []
                 for t, y in enumerate(seen[r]):
                     own = keys[r][: t + 1], values[r][: t + 1]
-                    other = keys[1 - r][: t + 1], values[1 - r][: t + 1]  # fewer where the other side has ended
+                    other = keys[1 - r][: t + 1], values[1 - r][: t + 1]  # fewer if the other side has ended
                     rows.append(self.sbatt(y, own, other, part, layer))
                 mixed.append(np.stack(rows))
             x = [self._joined(self_attention, before, after) for before, after in zip(x, mixed, strict=True)]
@@ -154,7 +154,7 @@ class NumpySynchronous(NumpyTransformer):
         return x @ self.w.softmax.T
 
     def __call__(self, inputs, targets):
-        """Logits [B, 2, T, V] for targets [B, 2, T] padded with PAD; zeros at the padding."""
+        """Returns logits [B, 2, T, V] for targets [B, 2, T] padded with PAD; zeros at the padding."""
         logits = np.zeros([*targets.shape, len(self.w.softmax)])
         for b, (source, sides) in enumerate(zip(inputs, targets, strict=True)):
             words = [[i for i in side if i != PAD] for side in sides]
@@ -164,9 +164,9 @@ class NumpySynchronous(NumpyTransformer):
 
 
 class NumpyStepper:
-    """Writes hypotheses of both sides of one sentence token by token; nothing is computed twice.
+    """Writes hypotheses of both sides of one sentence token by token, without computing anything twice.
 
-    A past is a list over the layers of (keys, values), each a list of [H, d] in the order of writing.
+    A past is a list with (keys, values) of each layer; both are lists of [H, d] in generation order.
 
     Args:
       model: a `NumpySynchronous`.
@@ -174,7 +174,7 @@ class NumpyStepper:
 
     Attributes:
       empty: the past of a hypothesis without tokens.
-      now: in a step, the pasts of its hypotheses with this step's columns, as far as the layers are computed.
+      now: during a step, each hypothesis's past including this step, for the layers computed so far.
     """
 
     def __init__(self, model, source):
@@ -185,16 +185,16 @@ class NumpyStepper:
         self.now = []
 
     def step(self, tokens, own, seen):
-        """One step of some hypotheses, all at the same position.
+        """Computes one step of several hypotheses, which are all at the same position.
 
         Args:
-          tokens: of each hypothesis, the id that is fed, or None for a zero vector.
-          own: of each, its past.
-          seen: of each, a function layer -> (keys, values) of what it sees of the other side at this layer; it is
-            called when the layer's columns of this step are in `now`.
+          tokens: for each hypothesis, the input id, or None for a zero vector.
+          own: for each hypothesis, its past.
+          seen: for each hypothesis, a function layer -> (keys, values) that it sees of the other side; it is called
+            when `now` contains this step's keys and values of the layer.
 
         Returns:
-          Logits [V] of each, and the pasts with this step's columns.
+          Each hypothesis's logits [V] and its past including this step.
         """
         model = self.model
         positions = model._positions(np.zeros([self.position + 1, model.hp.hidden_size]))

@@ -1,11 +1,11 @@
 """Layer-wise coordination in both directions in NumPy (float64), from the papers and not from `t2t_ext`.
 
-He et al. (2018), equation 3, for the history: a position of a direction attends to the source and its own direction's
-past in one softmax. Zhou et al. (2019), equations 3 to 10, for the rest: with the same projections to the other
-direction's inputs until then (future), and both are fused. The source knows neither direction. What the papers leave
-open is as `docs/decisions/0026` says.
+The history follows He et al. (2018), equation 3: a position of a direction attends to the source and to its own
+direction's past in one softmax. The rest follows Zhou et al. (2019), equations 3 to 10: with the same projections the
+position attends to the other direction's inputs up to the same position (future), and both results are fused. The
+source attends to neither direction. Where the papers leave something open, `docs/decisions/0026` applies.
 
-Written for reading: one sentence, each direction a list of its own, one head and one position at a time.
+For readability the code processes one sentence, one head and one position at a time; each direction is a separate list.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ DIRECTIONS = ("l2r", "r2l")
 
 
 def extra_weights(arrays):
-    """The gates and lambdas by layer, and the arrays that are left: those of layer-wise coordination."""
+    """Returns the gates and the lambdas by layer, and the remaining arrays, those of layer-wise coordination."""
     gates, lambdas, rest = {}, {}, {}
     for name, value in arrays.items():
         number = next((int(part.removeprefix("layer_")) for part in name.split("/") if part.startswith("layer_")), None)
@@ -31,14 +31,14 @@ def extra_weights(arrays):
 
 
 class NumpySynchronousLayerCoordination(NumpyLayerCoordination):
-    """The model of one setting.
+    """A synchronous model with layer-wise coordination, given weights and hyperparameters.
 
     Args:
       weights: `numpy_layer_coordination.Weights`.
       hparams: anything with the attributes of `SynchronousLayerCoordinationHParams`.
       gates: layer -> W_g.
-      lambdas: layer -> lambda where it is learnt.
-      layers: which layers are synchronous, counted from 0.
+      lambdas: layer -> lambda if it is trainable.
+      layers: the layers that are synchronous, counted from 0.
     """
 
     fused = NumpySynchronous.fused
@@ -48,7 +48,7 @@ class NumpySynchronousLayerCoordination(NumpyLayerCoordination):
         self.gates, self.lambdas, self.layers = gates, lambdas, layers
 
     def _direction(self, r, x, below, layer, number, real):
-        """What one layer makes of direction r, given the inputs x of both directions to it (two lists of rows)."""
+        """Returns one layer's output for direction r, given the layer's inputs x of both directions, [m, D] each."""
         n, norm, part = len(below), layer.attention_norm, layer.attention
         own, other = (self._before(x[side], norm) for side in (r, 1 - r))
         heads, name = self.hp.num_heads, f"layer_{number}"
@@ -80,7 +80,7 @@ class NumpySynchronousLayerCoordination(NumpyLayerCoordination):
         return self._fed_forward(y, layer)
 
     def sides(self, source, sides):
-        """Logits [words, V] of each of two directions, lists of words with EOS and without PAD."""
+        """Returns logits [words, V] of both directions, which are lists of words with EOS and without PAD."""
         self.maps = {}
         real = [word != PAD for word in source]
         s = self._embed(source, 0)
@@ -96,7 +96,7 @@ class NumpySynchronousLayerCoordination(NumpyLayerCoordination):
         return [side[-len(words) :] @ self.w.embedding.T for side, words in zip(x, sides, strict=True)]
 
     def __call__(self, inputs, targets):
-        """Logits [B, 2, T, V] for targets [B, 2, T] padded with PAD; zeros at the padding."""
+        """Returns logits [B, 2, T, V] for targets [B, 2, T] padded with PAD; zeros at the padding."""
         logits = np.zeros([*targets.shape, len(self.w.embedding)])
         for b, (source, sides) in enumerate(zip(inputs, targets, strict=True)):
             words = [[i for i in side if i != PAD] for side in sides]

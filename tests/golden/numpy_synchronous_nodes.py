@@ -1,25 +1,25 @@
 """The synchronous Transformer of Zhou et al. (2019) at the nodes of a search, in NumPy (float64).
 
-Equations 3 to 10, written from the paper: what a node's query finds in the nodes of its own past (history) and in
-those that it sees of the other side (future), with the same projections, joined by ``H + lambda f(H')`` or by gates.
-Everything else is the Transformer of `numpy_transformer`.
+Equations 3 to 10 are written from the paper. A node's query attends to the nodes of its own past (history, H) and, with
+the same projections, to the nodes of the other side that it sees (future, H'). ``H + lambda f(H')`` or gates join both
+results. Everything else is the Transformer of `numpy_transformer`.
 """
 
 import numpy as np
 from numpy_synchronous_search import L2R_ID, R2L_ID, Node, log_softmax
 from numpy_transformer import NumpyTransformer, feed_forward, layer_norm, sigmoid, sinusoids, softmax, weights_of
 
-# What a synchronous layer learns beside the Transformer's weights.
+# The weights that a synchronous layer has in addition to the Transformer's.
 OWN = ("self_attention/lambda", "self_attention/gate/kernel")
 FUNCTIONS = {"linear": lambda x: x, "tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
 MOST_POSITIONS = 64
 
 
 class NumpySynchronous(NumpyTransformer):
-    """One sentence.
+    """The synchronous Transformer for the search of one sentence.
 
     Args:
-      arrays: The model's by name.
+      arrays: The model's arrays by name.
       hparams: SynchronousHParams.
       source: The sentence's ids, padded or not.
     """
@@ -33,7 +33,7 @@ class NumpySynchronous(NumpyTransformer):
         self.signal = sinusoids(MOST_POSITIONS, hparams.hidden_size, hparams.pos_encoding)
 
     def start(self):
-        """The nodes of each side before the first step: that of the zero vector where the tag is predicted."""
+        """Returns each side's nodes before the first step: one for the zero vector if the tag is predicted."""
         if not self.hp.predict_tag:
             return (), ()
         nodes = [Node(side, 0) for side in (0, 1)]
@@ -42,14 +42,14 @@ class NumpySynchronous(NumpyTransformer):
         return tuple((node,) for node in nodes)
 
     def log_probs(self, node):
-        """[V]."""
+        """Returns the log-probabilities of the next token at a node, [V]."""
         x = self._input(node, len(self.w.decoder))
         if self.w.decoder_norm:
             x = layer_norm(x, self.w.decoder_norm, self.hp.norm_epsilon)
         return log_softmax(self.w.softmax @ x)
 
     def _input(self, node, layer):
-        """What a layer reads at a node, [D]; of the layer behind the last one, what that one writes."""
+        """Returns a layer's input at a node, [D]; the index after the last layer gives the last layer's output."""
         key = (self, "input", layer)
         if key not in node.states:
             node.states[key] = self._embedded(node) if layer == 0 else self._layer(node, layer - 1)
@@ -69,7 +69,7 @@ class NumpySynchronous(NumpyTransformer):
         return self.source[position] != 0
 
     def _mix(self, node, layer, y):
-        """SBAtt of a node, [D]."""
+        """Returns the output of SBAtt at a node, [D]."""
         part = self.w.decoder[layer][0].part
         query = (y @ part.q + (0 if part.q_bias is None else part.q_bias)).reshape(self.hp.num_heads, -1)
 
@@ -101,7 +101,7 @@ class NumpySynchronous(NumpyTransformer):
         return keys[head], values[head]
 
     def _fuse(self, history, future, layer):
-        """Joins [H, d] of both."""
+        """Fuses history and future, [H, d] each, to [H, d]."""
         path = f"decoder/layer_{layer}/self_attention"
         if self.hp.sb_fusion == "gate":
             kernel = self.own[f"{path}/gate/kernel"]

@@ -1,20 +1,21 @@
 """An independent synchronous beam search in plain Python, written from its definition; one sentence at a time.
 
 The state of a hypothesis at step t is computed once, with the partner that it has at step t. So the search builds a
-graph of nodes, one for each hypothesis and step: a node knows the nodes of its own past and those that it saw of the
-other side. What a model says at a node follows by recursion, from the equations and from which nodes see which: every
-partner that there ever was is replayed.
+graph of nodes, one for each hypothesis and step. A node knows the nodes of its own past and the nodes of the other side
+that it sees. A model's output at a node follows by recursion from the equations and from which nodes see which. In this
+way every earlier partner is replayed.
 
-Definitions (K hypotheses a side):
+Definitions (K hypotheses per side):
 
-* The partner of a side's hypothesis of rank i is the other side's of rank i, or its best (``pairing="best"``). It sees
-  the partner's past, the node of the same step included. A rank at which nobody is left has a copy of the side's best.
-* The 2K best continuations of a side: those with EOS go to the pool, which both sides share; the first K others live
-  on.
-* ``top``: only the K best continuations of a side count, those with EOS for the pool, the others live on; a side may so
-  run out of hypotheses, and has then ended.
-* ``freeze``: where the continuation of a hypothesis with EOS is among the K best of its side, it has finished as a
-  partner: whatever extends the hypotheses that saw it at this step sees for ever what they saw.
+* The partner of a side's hypothesis of rank i is the other side's hypothesis of rank i, or the other side's best one
+  (``pairing="best"``). A hypothesis sees its partner's past including the node of the same step. A rank without a live
+  hypothesis has a copy of the side's best one.
+* Of the 2K best continuations of a side, those with EOS go to the pool, which both sides share; the first K others
+  stay alive.
+* ``top``: only the K best continuations of a side count; those with EOS go to the pool, the others stay alive. A side
+  may thus run out of hypotheses and has then ended.
+* ``freeze``: if a hypothesis's continuation with EOS is among the K best of its side, the hypothesis has finished as a
+  partner. Descendants of the hypotheses that saw it at this step see from then on only what those saw.
 """
 
 import dataclasses
@@ -28,13 +29,14 @@ L2R_ID, R2L_ID = 3, 4
 
 @dataclasses.dataclass(eq=False)
 class Node:
-    """A step of a hypothesis.
+    """One step of a hypothesis.
 
     Attributes:
       side: 0 or 1.
-      token: What was fed, None for the side's tag.
-      past: Nodes before it and itself.
-      seen: Nodes of the other side that it sees.
+      token: The input token, None for the side's tag.
+      past: The earlier nodes of the hypothesis and this node.
+      seen: The nodes of the other side that this node sees.
+      states: A cache for what models compute at this node.
     """
 
     side: int
@@ -46,7 +48,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A hypothesis: its ids as written, log P, penalized score, whether it ended with EOS, and its side."""
+    """A hypothesis: its ids in generation order, log P, penalized score, whether it ends with EOS, and its side."""
 
     ids: tuple
     log_prob: float
@@ -78,24 +80,24 @@ def search(
     top=False,
     allowed=lambda prefix, token: True,
 ):
-    """Searches for one sentence.
+    """Searches for one sentence in both directions.
 
     Args:
-      model: Has ``log_probs(node)`` -> [V] and ``start(side)`` -> the nodes before the first step.
-      limit: The longest hypothesis, EOS included.
+      model: Has ``log_probs(node)`` -> [V] and ``start()`` -> the nodes of each side before the first step.
+      limit: The length of the longest hypothesis, EOS included.
       beam: 2K.
       alpha: Exponent of the length penalty.
-      kind: Its kind.
+      kind: Kind of the length penalty, "gnmt" or "len_power".
       forbidden: Ids that are never produced.
-      wanted: The search stops when so many are safe.
+      wanted: The search stops when this many hypotheses cannot be beaten any more.
       pairing: ``rank`` or ``best``.
       finished_partner: ``next_alive`` or ``freeze``.
-      recompute: Whether all nodes of a pair are made anew at every step, with today's partners.
+      recompute: Whether every step makes all nodes of a pair anew, with the current partners.
       top: Whether only the K best continuations of a side count.
-      allowed: Whether a token may follow a prefix.
+      allowed: Function (prefix, token) -> whether the token may follow the prefix.
 
     Returns:
-      Up to ``beam`` of `Found`, the best first, those that the limit cut behind all others.
+      Up to ``beam`` hypotheses (`Found`), the best first; those cut off by the limit come last.
     """
     width = beam // 2
     starts = model.start()
@@ -130,7 +132,7 @@ def search(
 
 
 def _feed(live, pairing):
-    """Makes a node of every hypothesis, and says what each sees."""
+    """Adds a node to every hypothesis and sets what each new node sees of the other side."""
     for side, hypotheses in enumerate(live):
         for each in hypotheses:
             node = Node(side, each.ids[-1] if each.ids else None)
@@ -142,7 +144,7 @@ def _feed(live, pairing):
 
 
 def _grow(hypotheses, ask, forbidden, allowed):
-    """All continuations (rank, token, log P) of a side's hypotheses, the best first."""
+    """Returns all continuations (rank, token, log P) of a side's hypotheses, the best first."""
     grown = []
     for rank, each in enumerate(hypotheses):
         if each.log_prob > NEVER:
@@ -153,7 +155,7 @@ def _grow(hypotheses, ask, forbidden, allowed):
 
 
 def _continue(hypotheses, continuations, ended_partners, width, pairing, finished_partner):
-    """The hypotheses of a side that live on."""
+    """Returns the hypotheses of a side that stay alive, filled up with copies to ``width``."""
     chosen = []
     for rank, token, log_prob in continuations:
         parent = hypotheses[rank]
@@ -171,7 +173,7 @@ def _continue(hypotheses, continuations, ended_partners, width, pairing, finishe
 
 
 def recomputed(model):
-    """Function (node) -> log-probabilities at a copy of it; its past and what it sees of its partner are made anew."""
+    """Returns a function (node) -> log-probabilities at a copy of it with a new past and new nodes of its partner."""
 
     def ask(node):
         own = [Node(node.side, each.token) for each in node.past]
@@ -185,9 +187,9 @@ def recomputed(model):
 
 
 def log_probs_of_pair(model, pair):
-    """Log-probabilities [V] at every step of both sides, given the words of both as they are written.
+    """Returns log-probabilities [V] at every step of both sides, given the words of both in generation order.
 
-    Position t of a side sees the other side's inputs up to t, as far as there are words.
+    Position t of a side sees the other side's inputs up to t, or all of them if there are fewer.
     """
     starts = model.start()
     nodes = [[*starts[side], *(Node(side, token) for token in (None, *pair[side][:-1]))] for side in (0, 1)]
@@ -198,6 +200,6 @@ def log_probs_of_pair(model, pair):
 
 
 def log_softmax(x):
-    """x - log sum exp(x) of a vector."""
+    """Returns x - log sum exp(x) of a vector."""
     shifted = x - x.max()
     return shifted - math.log(np.exp(shifted).sum())

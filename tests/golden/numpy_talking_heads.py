@@ -1,7 +1,7 @@
 """An independent rendering of talking-heads attention in NumPy (float64), written from Shazeer et al. (2020), figure 1.
 
-One pair of positions at a time: the H logits of a query and a key are one vector, P_l turns it into another, and so do
-the weights of P_w after the softmax over the keys.
+The code processes one pair of positions at a time. P_l maps the vector of the H logits of a query and a key to another
+vector. After the softmax over the keys, P_w does the same with the vector of the H attention weights.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy_transformer import NumpyTransformer, softmax, weights_of
 
 
 def talking_heads(x, part, mix_logits, mix_weights, *, heads, scale, allowed):
-    """O [T, D] of x [T, D], and the distributions [H, T, T] before the second mix."""
+    """Returns O [T, D] of x [T, D], and the distributions [H, T, T] before the second mix."""
 
     def projected(kernel, bias):
         return (x @ kernel + (0.0 if bias is None else bias)).reshape(len(x), heads, -1)
@@ -32,7 +32,7 @@ def talking_heads(x, part, mix_logits, mix_weights, *, heads, scale, allowed):
 
 
 class NumpyTalkingHeads(NumpyTransformer):
-    """The encoder-decoder whose self-attention has talking heads where the arrays have their matrices.
+    """An encoder-decoder whose self-attention has talking heads in the layers for which the arrays have matrices.
 
     Args:
       arrays: a model's arrays by name.

@@ -1,16 +1,16 @@
 """An independent Transformer in NumPy (float64), written from the papers and not from `t2t_ext.layers`.
 
-The equations are those of Vaswani et al. (2017), "Attention is all you need", with the
-choices of tensor2tensor 1.15: no biases in the attention projections unless asked for,
+It implements the equations of Vaswani et al. (2017), "Attention is all you need", with the
+choices of tensor2tensor 1.15: no biases in the attention projections unless requested,
 sinusoids as ``concat(sin, cos)`` whose increments run over ``n / 2 - 1``, embeddings
-multiplied by ``sqrt(d)``, rows of PAD zeroed, decoder input shifted right by a zero
-vector, layer norm with epsilon 1e-6 (pre-norm ``n``/``da`` with a last norm on each
-stack, post-norm ``none``/``dan`` without). Gated feed-forward layers follow Shazeer
+multiplied by ``sqrt(d)``, rows of PAD set to zero, decoder input shifted right by a zero
+vector, layer norm with epsilon 1e-6 (pre-norm ``n``/``da`` with a final norm on each
+stack, post-norm ``none``/``dan`` without one). Gated feed-forward layers follow Shazeer
 (2020), "GLU variants improve Transformer".
 
-Written for reading: one sentence at a time, one head at a time, one query position at
-a time for the attention. `weights_of` is the only place that knows how the model
-names and fuses its variables.
+For readability the code processes one sentence, one head and, in the attention, one
+query position at a time. Only `weights_of` knows how the model names and fuses its
+variables.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class Norm:
 
 @dataclasses.dataclass
 class Attention:
-    """Projections [D, H * Dh] (q, k, v) and [H * Dv, D] (o); biases are None where there are none."""
+    """Projections [D, H * Dh] (q, k), [D, H * Dv] (v) and [H * Dv, D] (o); a bias that does not exist is None."""
 
     q: np.ndarray
     k: np.ndarray
@@ -45,7 +45,7 @@ class Attention:
 
 @dataclasses.dataclass
 class FeedForward:
-    """inner [D, F] (bias [F]), gate the same where the layer is gated, outer [F, D] (bias [D])."""
+    """Kernels inner [D, F] (bias [F]) and outer [F, D] (bias [D]); a gated layer has a gate shaped like inner."""
 
     inner: np.ndarray
     inner_bias: np.ndarray
@@ -57,7 +57,7 @@ class FeedForward:
 
 @dataclasses.dataclass
 class Sublayer:
-    """A mechanism with its norm (before it with pre-norm, after it with post-norm)."""
+    """An attention or feed-forward part with its norm (before the part with pre-norm, after it with post-norm)."""
 
     norm: Norm
     part: Attention | FeedForward
@@ -65,20 +65,20 @@ class Sublayer:
 
 @dataclasses.dataclass
 class Weights:
-    """Everything the Transformer learns."""
+    """All trainable weights of the Transformer."""
 
     source_embedding: np.ndarray  # [V_source, D]
     target_embedding: np.ndarray  # [V_target, D]
     softmax: np.ndarray  # [V_target, D]
-    encoder: list[list[Sublayer]]  # a layer: self-attention, feed-forward
-    decoder: list[list[Sublayer]]  # a layer: self-attention, cross-attention, feed-forward
+    encoder: list[list[Sublayer]]  # each layer: self-attention, feed-forward
+    decoder: list[list[Sublayer]]  # each layer: self-attention, cross-attention, feed-forward
     encoder_norm: Norm | None = None
     decoder_norm: Norm | None = None
     target_space: np.ndarray | None = None  # [D], the row of the chosen target space
 
 
 def weights_of(arrays, hparams):
-    """`Weights` from a model's arrays by name (`named_variables`), in float64."""
+    """Returns a model's `Weights` in float64, taken from its arrays by name (`named_variables`)."""
     arrays = {name: np.asarray(value, np.float64) for name, value in arrays.items()}
     unused = set(arrays)
 
@@ -90,7 +90,7 @@ def weights_of(arrays, hparams):
         return Norm(take(f"{path}/scale"), take(f"{path}/bias"))
 
     def cut(path, sizes):
-        """The parts of a fused projection: (kernel, bias or None) each."""
+        """Splits a fused projection into its parts, each (kernel, bias or None)."""
         edges = np.cumsum(sizes)[:-1]
         kernels = np.split(take(f"{path}/kernel"), edges, axis=1)
         biases = np.split(take(f"{path}/bias"), edges) if f"{path}/bias" in arrays else [None] * len(sizes)
@@ -141,23 +141,23 @@ def weights_of(arrays, hparams):
 
 
 def layer_norm(x, norm, epsilon):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis (Ba et al. 2016)."""
+    """Returns (x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis (Ba et al. 2016)."""
     centered = x - x.mean(axis=-1, keepdims=True)
     variance = (centered**2).mean(axis=-1, keepdims=True)
     return centered / np.sqrt(variance + epsilon) * norm.scale + norm.bias
 
 
 def softmax(x):
-    """exp(x) / sum(exp(x)) of a vector."""
+    """Returns exp(x) / sum(exp(x)) of a vector."""
     e = np.exp(x - x.max())
     return e / e.sum()
 
 
 def sinusoids(length, depth, order):
-    """Positions [length, depth].
+    """Returns the position encodings [length, depth].
 
-    "concat" is tensor2tensor's: all sines, then all cosines; a wave's length grows from 2 pi to
-    10000 * 2 pi in n / 2 - 1 equal steps of its logarithm. "interleaved" is the paper's section 3.5:
+    The order "concat" is that of tensor2tensor: all sines, then all cosines; the wavelength grows from 2 pi to
+    10000 * 2 pi in n / 2 - 1 equal steps of its logarithm. "interleaved" follows section 3.5 of the paper:
     PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos(pos / 10000^(2i / d)).
     """
     waves = depth // 2
@@ -174,17 +174,17 @@ def sinusoids(length, depth, order):
 
 
 def sigmoid(x):
-    """1 / (1 + exp(-x))."""
+    """Returns 1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + np.exp(-x))
 
 
 def gelu(x):
-    """x * Phi(x) in the approximation of Hendrycks and Gimpel (2016) that tensor2tensor uses."""
+    """Returns x * Phi(x) in the approximation of Hendrycks and Gimpel (2016) that tensor2tensor uses."""
     return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
 
 
 def feed_forward(x, part, activation):
-    """Vaswani 2017 eq. 2, and Shazeer 2020 eqs. 4-6 for the gated ones."""
+    """Applies a feed-forward layer: Vaswani 2017 eq. 2, or Shazeer 2020 eqs. 4-6 if the activation is gated."""
     inner = x @ part.inner + part.inner_bias
     if activation in ("glu", "geglu", "swiglu"):
         act = {"glu": sigmoid, "geglu": gelu, "swiglu": lambda a: a * sigmoid(a)}[activation]
@@ -196,18 +196,18 @@ def feed_forward(x, part, activation):
 
 
 def attention(queries, memory, part, *, num_heads, scale, allowed):
-    """Vaswani 2017 eq. 1, position by position.
+    """Applies multi-head attention (Vaswani 2017 eq. 1), position by position.
 
     Args:
       queries: [T, D].
       memory: [S, D].
-      part: the projections.
+      part: the projections, an `Attention`.
       num_heads: H.
-      scale: what the products are multiplied by.
+      scale: the factor of the products of queries and keys.
       allowed: function (query position, memory position) -> bool.
 
     Returns:
-      [T, D] and the weights [H, T, S].
+      The output [T, D] and the attention weights [H, T, S].
     """
 
     def project(x, kernel, bias):
@@ -229,7 +229,7 @@ def attention(queries, memory, part, *, num_heads, scale, allowed):
 
 
 class NumpyTransformer:
-    """The encoder-decoder of one setting.
+    """An encoder-decoder Transformer with given weights and hyperparameters.
 
     Args:
       weights: `Weights` (float64).
@@ -244,7 +244,7 @@ class NumpyTransformer:
         self.scale = depth**-0.5 if hparams.attention_scale == "head" else hparams.hidden_size**-0.5
 
     def _around(self, sublayer, x, function):
-        """x + f(norm(x)), or norm(x + f(x)). No dropout: this is inference."""
+        """Returns x + f(norm(x)) (pre-norm) or norm(x + f(x)) (post-norm), without dropout as in inference."""
         if self.pre_norm:
             return x + function(layer_norm(x, sublayer.norm, self.hp.norm_epsilon))
         return layer_norm(x + function(x), sublayer.norm, self.hp.norm_epsilon)
@@ -262,7 +262,7 @@ class NumpyTransformer:
         return attention(queries, memory, part, num_heads=self.hp.num_heads, scale=self.scale, allowed=allowed)
 
     def encode(self, source):
-        """Encoder states [S, D] of a sentence's ids."""
+        """Returns the encoder states [S, D] of a sentence's ids."""
         x = self._embed(source, self.w.source_embedding)
         if self.w.target_space is not None:
             x = x + self.w.target_space
@@ -277,7 +277,7 @@ class NumpyTransformer:
         return layer_norm(x, self.w.encoder_norm, self.hp.norm_epsilon) if self.w.encoder_norm else x
 
     def decode(self, states, source, target):
-        """Logits [T, V] of a target sentence given the encoder's states, and the source attention of each layer."""
+        """Returns a target's logits [T, V] given the encoder states, and each layer's cross-attention [H, T, S]."""
         embedded = self._embed(target, self.w.target_embedding)
         x = np.concatenate([np.zeros_like(embedded[:1]), embedded[:-1]])
         x = self._positions(x)
@@ -304,7 +304,7 @@ class NumpyTransformer:
         return x @ self.w.softmax.T, maps
 
     def __call__(self, inputs, targets):
-        """Logits [B, T, V] and source attention [layers][B, H, T, S] of a batch of id lists padded with PAD."""
+        """Returns logits [B, T, V] and cross-attention [layers][B, H, T, S] of a batch of ids padded with PAD."""
         results = [self.decode(self.encode(s), s, t) for s, t in zip(inputs, targets, strict=True)]
         maps = [np.stack(layer) for layer in zip(*(m for _, m in results), strict=True)]
         return np.stack([logits for logits, _ in results]), maps

@@ -1,9 +1,9 @@
-"""A toy model for the search: the next token's distribution depends on the whole past, through a table.
+"""A toy model for the search: a table makes the next token's distribution depend on the whole past.
 
-A prefix is turned into the number ``sum((token_i + 1) * FACTORS[i]) mod rows`` and that row of a table of
-random logits is read. In NumPy the prefix is given; in the graph the toy keeps what a step adds to
-the number as a "memory" beside those of all other hypotheses and sums what its mask shows it, or carries the sum in a
-"window" that is gathered by parent.
+A prefix is turned into the number ``sum((token_i + 1) * FACTORS[i]) mod rows``, which selects a row of a table of
+random logits. In NumPy the prefix is given. In the graph there are two ways to get the number. With "memories", the toy
+stores what each step of every hypothesis adds to the number and sums the terms that the mask makes visible. With
+"windows", it carries the sum along and gathers it by parent.
 """
 
 import functools
@@ -14,18 +14,18 @@ FACTORS = np.random.default_rng(99).integers(1, 4099, size=64)
 
 
 class Toy:
-    """Random tables [directions, sentences, rows, V].
+    """A toy model with random tables [directions, sentences, rows, V].
 
     Args:
       sentences: B.
       vocab_size: V.
-      seed: of the tables.
+      seed: seed of the tables.
       scale: standard deviation of the logits.
-      eos: added to the logit of EOS: positive makes short outputs.
+      eos: added to the logit of EOS; positive values make short outputs.
       directions: R.
-      use_partner: whether the partner's past matters, too.
-      rows: of each table.
-      source: S; the toy's cross-attention is random distributions over so many positions.
+      use_partner: whether the distribution also depends on the partner's past.
+      rows: number of rows of each table.
+      source: S, the number of source positions of the toy's cross-attention, which is random.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Toy:
         return sum((token + 1) * int(factor) for token, factor in zip(ids, FACTORS, strict=False)) % self.rows
 
     def log_probs(self, sentence, direction=0):
-        """Function (prefix, partner's prefix) -> float64 [V]."""
+        """Returns a function (prefix, partner's prefix) -> log-probabilities, float64 [V]."""
 
         def function(own, partner=()):
             number = self._number(own) + (7 * self._number(partner) if self.use_partner else 0)
@@ -53,7 +53,7 @@ class Toy:
         return function
 
     def coverage(self, sentence, ids, direction=0):
-        """The sum of the attention distributions with which the tokens of a sequence were chosen, float64 [S]."""
+        """Returns the sum of the attention distributions of all steps of a sequence, float64 [S]."""
         numbers = [self._number(ids[:t]) for t in range(len(ids))]
         return self.attention[direction, sentence, numbers].sum(axis=0)
 
@@ -65,17 +65,17 @@ class Toy:
     # --- as Seq2Seq.step ---
 
     def start(self, sentences, hypotheses):
-        """The state before the first step, for K hypotheses of a direction of each sentence."""
+        """Returns the state before the first step, for K hypotheses per direction of each sentence."""
         import tensorflow as tf
 
         return {
             "memories": {"added": tf.zeros([sentences, self.directions, 1, 0, 1], tf.int32)},
             "windows": tf.zeros([sentences, self.directions, hypotheses], tf.int32),
-            "sentences": tf.range(sentences),  # the search leaves out those that are done
+            "sentences": tf.range(sentences),  # the search drops finished sentences from the batch
         }
 
     def make_step(self, kind="memories", with_attention=False):
-        """The step function; its own past is read from the "memories" or the "windows"."""
+        """Returns the step function, which reads a hypothesis's own past from the "memories" or the "windows"."""
         import tensorflow as tf
 
         def flat(tables):
