@@ -35,7 +35,7 @@ MEASURES = ("loss", "gradient_norm")
 
 
 def synchronous_losses(directory):
-    """Trains a synchronous Transformer on code-made pseudo references; returns 20 values of every measure."""
+    """Trains a synchronous Transformer with six triples (code-made references); returns 20 values of every measure."""
     return losses(directory, SYNCHRONOUS_HPARAMS, "synchronous_transformer", SYNCHRONOUS_STEPS)
 
 

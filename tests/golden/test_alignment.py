@@ -1,4 +1,4 @@
-"""Word alignments against the loops of numpy_alignment."""
+"""Compares word alignments with the loops of numpy_alignment."""
 
 import types
 
@@ -8,7 +8,7 @@ from numpy_alignment import links, surface, words_of_pieces
 
 from t2t_ext.errors import UserError
 
-# Pieces of one word, of several words, of whitespace alone, with whitespace at the end, bytes, silent ones.
+# Pieces of one word, of several words, of only whitespace, with whitespace at the end, bytes, and pieces without text.
 PIECES = ["<pad>", "</s>", "<unk>", "<l2r>", "▁the", "in▁the", "▁", "▁▁", "a", "ß", "<0x20>", "<0x09>", "<0xE2>", "c▁"]
 PIECES += ["▁d▁e", "\u3000", "▁▁f"]
 SILENT = (0, 1, 3)
@@ -41,7 +41,7 @@ def test_links_by_hand():
 
 
 def test_random_sentences():
-    """Attention in eighths: sums are exact and ties are frequent."""
+    """Random sentences have the expected alignments; attention in eighths makes sums exact and ties frequent."""
     import tensorflow as tf
 
     from t2t_ext.translation import alignment
@@ -50,7 +50,7 @@ def test_random_sentences():
     tables = alignment.piece_tables(Vocabulary())
     source = rng.integers(0, len(PIECES), [200, 9]).astype(np.int32)
     target = rng.integers(0, len(PIECES), [200, 8]).astype(np.int32)
-    source[0], target[1], source[2] = 0, 0, 6  # nothing said at all; whitespace alone
+    source[0], target[1], source[2] = 0, 0, 6  # empty texts; only whitespace
     attention = rng.integers(0, 4, [200, 8, 9]) / 8
     sides = [alignment.words_of(tf.constant(ids), tables) for ids in (source, target)]
     for ids, words in zip((source, target), sides, strict=True):
@@ -66,7 +66,7 @@ def test_random_sentences():
 
 
 def fake_model(layers=3, heads=4, directions=1, seed=0):
-    """A model whose attention is random, the same for any ids."""
+    """Returns a model with random attention, which is the same for all ids, and its attention weights by name."""
     rng = np.random.default_rng(seed)
     weights = {f"decoder/layer_{i}/source_attention": rng.random([2, heads, 5, 6]) for i in range(layers)}
     weights["decoder/layer_0/self_attention"] = rng.random([2, heads, 5, 5])

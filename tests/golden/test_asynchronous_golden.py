@@ -1,4 +1,4 @@
-"""The asynchronous Transformer equals two NumPy decoders, of which the forward one reads the backward one's states."""
+"""The asynchronous Transformer equals two NumPy decoders; the forward decoder reads the backward decoder's states."""
 
 import functools
 
@@ -20,11 +20,11 @@ BACKWARD = np.array([[9, 22, 1, 0], [19, 10, 21, 1], [1, 0, 0, 0]], np.int32)
 
 
 class NumpyAsynchronous:
-    """Both decoders of one setting."""
+    """An encoder with a backward and a forward decoder in NumPy."""
 
     def __init__(self, arrays, hparams):
         def transformer(decoder, source_attention):
-            """The encoder with one of the decoders, whose source attention is the one of that name."""
+            """Returns the encoder with one of the decoders and with the named attention as its cross-attention."""
             chosen = {}
             for name, value in arrays.items():
                 stack, _, rest = name.partition("/")
@@ -44,11 +44,11 @@ class NumpyAsynchronous:
         self.hp = hparams
 
     def states(self, source, target):
-        """What the backward decoder knows at each position of a target, [U, D]."""
+        """Returns the states of the backward decoder at each position of a target, [U, D]."""
         return self.backward.decode(self.backward.encode(source), source, target)[0]
 
     def write(self, source, limit, banned):
-        """What the backward decoder writes greedily, at most ``limit`` tokens."""
+        """Returns the backward decoder's greedy output of at most ``limit`` tokens."""
         ids = []
         while len(ids) < limit and 1 not in ids:
             logits = self.softmax @ self.states(source, [*ids, 7])[-1]
@@ -57,7 +57,7 @@ class NumpyAsynchronous:
         return ids
 
     def __call__(self, source, target, backward_target):
-        """Logits [T, V] of the forward decoder and [U, V] of the backward one."""
+        """Returns logits [T, V] of the forward decoder and [U, V] of the backward decoder."""
         net, memory = self.forward, self.forward.encode(source)
         states = self.states(source, backward_target)
         embedded = net._embed(target, net.w.target_embedding)
@@ -100,7 +100,7 @@ def test_both_targets_given(setting):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_backward_decoder_writes_for_itself(setting):
-    """Greedily, up to its own limit; the forward decoder then reads the states of just these words."""
+    """The backward decoder writes greedily up to its own limit; the forward decoder reads the states of these words."""
     model, numpy_model = make(setting)
     written = model.generate_backward(INPUTS, model.encode(INPUTS)).numpy()
     got = model(INPUTS, FORWARD).numpy()

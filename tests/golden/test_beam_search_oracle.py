@@ -1,4 +1,4 @@
-"""The beam search against all sequences there are, and against an independent search in plain Python."""
+"""Compares the beam search with all possible sequences and with an independent search in plain Python."""
 
 import numpy as np
 import pytest
@@ -9,9 +9,9 @@ TOLERANCE = 1e-4
 
 
 def search(toy, limits, *, kind="memories", graph=True, rules=list, strategy=lambda: None, **config):
-    """Runs our search over the toy; returns for every sentence a list of dicts, the best hypothesis first.
+    """Runs the toolkit's search over the toy; returns a list of dicts per sentence, the best hypothesis first.
 
-    `rules` and `strategy` are functions that make them inside the graph. Places that nothing fills are left out.
+    The functions `rules` and `strategy` make the rules and the strategy inside the graph. Empty places are left out.
     """
     import tensorflow as tf
 
@@ -46,7 +46,7 @@ def search(toy, limits, *, kind="memories", graph=True, rules=list, strategy=lam
 
 
 def same(got, expected):
-    """`got` (of `search`) is the list of `Found` `expected`."""
+    """Asserts that `got` (from `search`) agrees with `expected`, a list of `Found`."""
     assert [g["ids"] for g in got] == [e.ids for e in expected]
     assert [g["finished"] for g in got] == [e.finished for e in expected]
     np.testing.assert_allclose([g["log_prob"] for g in got], [e.log_prob for e in expected], atol=TOLERANCE, rtol=0)
@@ -101,7 +101,7 @@ def test_ordinary_beams_agree_with_the_independent_search(kind, wanted, alpha, p
 
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_a_heuristic_stop_agrees_with_the_independent_search(wanted):
-    """It finds something else for some sentences, never anything better."""
+    """The heuristic stop gives different results from the exact stop for some sentences, but never better ones."""
     limits = [40, 12, 25, 40, 9, 30]
     toy = Toy(len(limits), 23, seed=5, eos=1.0)
     config = {"beam_size": 4, "num_hypotheses": wanted, "alpha": 1.5}
@@ -117,7 +117,10 @@ def test_a_heuristic_stop_agrees_with_the_independent_search(wanted):
 @pytest.mark.parametrize("beam", [2, 3, 8])
 @pytest.mark.parametrize("eos", [-8.0, 0.0, 3.0])
 def test_beams_of_other_sizes(beam, eos):
-    """Few, some and many hypotheses end: the pool is empty at the limit, partly filled, or full at once."""
+    """Beams of any size agree with the independent search, however many hypotheses end.
+
+    Depending on `eos` the pool is empty at the limit, partly filled, or full at once.
+    """
     limits = [8, 5, 8, 1]
     toy = Toy(len(limits), 40, seed=beam, eos=eos)
     found = search(toy, limits, beam_size=beam, num_hypotheses=beam, alpha=0.6)
@@ -127,7 +130,7 @@ def test_beams_of_other_sizes(beam, eos):
 
 
 def test_only_the_top_is_extended():
-    """`top` finds what the independent search finds, and something else than the usual beam."""
+    """The `top` beam agrees with the independent search and differs from the usual beam."""
     from t2t_ext.search.strategies import TopBeam
 
     limits = [8, 5, 8, 1]
@@ -141,7 +144,7 @@ def test_only_the_top_is_extended():
 
 
 def test_a_large_vocabulary():
-    """Beyond the size where the best tokens are looked for in blocks."""
+    """The searches agree for a vocabulary so large that the best tokens are searched in blocks."""
     toy = Toy(2, 5003, seed=1, eos=6.0, scale=1.0, rows=401)
     found = search(toy, [6, 6], beam_size=4, num_hypotheses=4, alpha=0.6)
     for sentence in range(2):
@@ -149,7 +152,7 @@ def test_a_large_vocabulary():
 
 
 def test_unfinished_hypotheses_at_the_limit():
-    """They are marked, penalized like the others, and rank behind every finished one."""
+    """Unfinished hypotheses are marked, penalized like the others, and ranked after every finished one."""
     toy = Toy(4, 9, seed=2, eos=-3.0)
     found = search(toy, [5] * 4, beam_size=4, num_hypotheses=4, alpha=0.6)
     kinds = [[hypothesis["finished"] for hypothesis in sentence] for sentence in found]
@@ -183,7 +186,7 @@ def test_a_beam_of_one_is_greedy():
 
 
 def test_a_sentence_does_not_depend_on_its_batch():
-    """But for the last bits of vectorised logarithms and powers."""
+    """A sentence's result is independent of its batch, except for the last bits of vectorized logarithms and powers."""
     limits = [2, 12, 7, 1]
     toy = Toy(4, 17, seed=6, eos=1.0)
     together = search(toy, limits, beam_size=4, num_hypotheses=4, alpha=0.6)
@@ -216,7 +219,7 @@ def test_two_directions_share_a_pool(use_partner):
 
 
 def test_the_oracles_agree_with_each_other():
-    """The plain search with a beam for everything finds what trying everything finds."""
+    """The independent search with a beam for all sequences finds what the brute-force search finds."""
     toy = Toy(1, 4, seed=0)
     log_probs = toy.log_probs(0)
     finished, unfinished = brute_force(log_probs, vocab_size=4, limit=4, alpha=0.6)

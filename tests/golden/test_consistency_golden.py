@@ -1,4 +1,4 @@
-"""SimCut's and R-Drop's losses and gradients against NumPy in float64, written from the papers' formulas."""
+"""Compares SimCut's and R-Drop's losses and gradients with the papers' formulas in NumPy (float64)."""
 
 import types
 
@@ -17,7 +17,7 @@ def log_softmax(logits):
 
 
 def numpy_sums(arrays, labels, weights, simcut_alpha, r_drop_alpha):
-    """(loss, regularizer) of features [2, N, D]; R-Drop's is half of the published sum."""
+    """Returns (loss, regularizer) for features [2, N, D]; for R-Drop both are half of the published sums."""
     features, kernel, bias = arrays
     first, second = (log_softmax(rows @ kernel.T + bias) for rows in features)
     low = SMOOTHING / (VOCAB - 1)

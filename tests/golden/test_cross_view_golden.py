@@ -8,7 +8,7 @@ from random_weights import random_arrays
 
 VOCAB = 13
 PRE_NORM = "layer_preprocess_sequence=n,layer_postprocess_sequence=da"
-# Overrides of cross_view_transformer_test (post-norm, gca, soft) and the encoder layer, from 1, of each decoder layer.
+# Overrides of cross_view_transformer_test (post-norm, gca, soft), and each decoder layer's encoder layer, from 1.
 SETTINGS = {
     "gca_soft": ("num_hidden_layers=3", [3, 2, 1]),
     "gca_hard_pre_norm": (f"num_hidden_layers=3,integration=hard,{PRE_NORM}", [3, 2, 1]),
@@ -71,6 +71,6 @@ def test_matching_attention_begins_as_the_mean_of_the_layers(setting):
     views = model.decoder.source_views.views(dataclasses.replace(encoded, final=np.zeros_like(mean)))
     assert len(views) == hparams.decoder_layers
     for view in views:
-        if hparams.integration == "soft":  # LN_i of R_i alone: the last layer has been taken out
+        if hparams.integration == "soft":  # LN_i of only R_i, because the last layer is set to zero
             mean = (mean - mean.mean(-1, keepdims=True)) / np.sqrt(mean.var(-1, keepdims=True) + hparams.norm_epsilon)
         np.testing.assert_allclose(view, mean, rtol=0, atol=1e-5)

@@ -10,7 +10,7 @@ VOCAB, WIDTH, HEADS = 13, 16, 2
 PRE_NORM = "layer_preprocess_sequence=n,layer_postprocess_sequence=da"
 INPUTS = np.array([[5, 9, 7, 12, 8, 6, 1], [11, 6, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0]], np.int32)
 TARGETS = np.array([[8, 8, 3, 9, 1], [4, 1, 0, 0, 0], [10, 6, 7, 1, 0]], np.int32)
-# Overrides of dual_context_test (post-norm, both stacks, f = 2), and which layers have modules.
+# Overrides of dual_context_test (post-norm, both stacks, f = 2), and the layers that have modules.
 SETTINGS = {
     "post_norm": ("", ["decoder/0", "decoder/1", "encoder/0", "encoder/1"]),
     "four_to_the_left": ("dc_kernel_size=4,dc_even_kernel=left", ["decoder/0", "decoder/1", "encoder/0", "encoder/1"]),
@@ -34,7 +34,7 @@ def hparams_of(**changes):
 
 
 def layer_of(hparams, *, decoder, seed=1):
-    """A module with random weights, and the same in NumPy as a function of r [T, D], `allowed` and `exists`."""
+    """Returns a module with random weights, and the same module in NumPy as a function of r, `allowed` and `exists`."""
     from t2t_ext.layers.dual_context import DecoderDualContext, EncoderDualContext
 
     layer = (DecoderDualContext if decoder else EncoderDualContext)(hparams, name="dual_context")
@@ -70,7 +70,7 @@ def test_module_of_the_encoder(f, even):
     import tensorflow as tf
 
     layer, expected = layer_of(hparams_of(dc_kernel_size=f, dc_even_kernel=even), decoder=False)
-    lengths, r = [7, 4, 1], states(3, 7, WIDTH)  # what stands behind a sentence's end is not zero
+    lengths, r = [7, 4, 1], states(3, 7, WIDTH)  # the states after a sentence's end are not zero
     mask = tf.constant(np.arange(7) < np.array(lengths)[:, np.newaxis])[:, np.newaxis, np.newaxis]
     found, weights = layer(r, mask).numpy(), layer.distributions(r, mask).numpy()
     for row, length in enumerate(lengths):
@@ -95,7 +95,10 @@ def test_module_of_the_decoder(f):
 @pytest.mark.parametrize("decoder", [False, True])
 @pytest.mark.parametrize("blind", [None, "local", "global"])
 def test_attention_dropout_is_of_the_weights_of_both_attentions(decoder, blind):
-    """A module is linear in its weights, so that their dropout keeps the mean; that of l_c or r would not."""
+    """Attention dropout applies to the weights of both attentions and so keeps the output's mean.
+
+    The output is linear in these weights. Dropout of l_c or of r would not keep the mean.
+    """
     import tensorflow as tf
 
     from t2t_ext.layers.dropout import seed_scope
@@ -124,7 +127,7 @@ def test_attention_dropout_is_of_the_weights_of_both_attentions(decoder, blind):
 
 
 def test_post_norm_layer_ends_with_equation_9():
-    """z_f = LayerNorm(z_hat + r), and nothing else of the module is normalized."""
+    """A post-norm layer ends with z_f = LayerNorm(z_hat + r) and normalizes nothing else of the module."""
     from t2t_ext.layers.masks import causal_mask
     from t2t_ext.layers.sublayer import Frame
 
@@ -143,7 +146,7 @@ def test_post_norm_layer_ends_with_equation_9():
 
 @pytest.mark.parametrize("f", [2, 3, 8])
 def test_padding_counts_as_zero(f):
-    """Whatever stands at padding, and however much of it there is."""
+    """Padding counts as zero, for any values at the padding and any amount of it."""
     import tensorflow as tf
 
     for even in ("right", "left") if f % 2 == 0 else ("right",):
@@ -158,7 +161,7 @@ def test_padding_counts_as_zero(f):
 
 @pytest.mark.parametrize("f", range(1, 9))
 def test_no_module_of_the_decoder_sees_the_future(f):
-    """With input t another one, the outputs before t are the same bit for bit, and that of t is not."""
+    """Changing the inputs from t on leaves the outputs before t the same bit for bit and changes the output at t."""
     from t2t_ext.layers.masks import causal_mask
 
     layer, _ = layer_of(hparams_of(dc_kernel_size=f), decoder=True)
@@ -174,14 +177,14 @@ def test_no_module_of_the_decoder_sees_the_future(f):
 
 @pytest.mark.parametrize("f", [1, 2, 3, 4, 8])
 def test_search_whose_hypotheses_change_places(f):
-    """Every hypothesis finds what the whole sequence of its own past would; parents swap, some are extended twice."""
+    """Each step equals the module on a hypothesis's whole past, while ranks are swapped, dropped or extended twice."""
     import tensorflow as tf
 
     from t2t_ext.layers.attention import StepContext, mask_bias
 
     layer, expected = layer_of(hparams_of(dc_kernel_size=f, attention_value_channels=24), decoder=True)
     batch, beams, steps = 2, 3, 7
-    # For every step the ranks that the hypotheses had before: swapped, turned round, one that is dropped.
+    # For every step, the previous ranks of the hypotheses: swapped, rotated, one of them dropped.
     parents = [[0, 1, 2], [1, 0, 2], [2, 0, 1], [0, 0, 1], [1, 2, 0], [1, 0, 1], [2, 1, 0]]
     inputs = states(steps, batch, beams, WIDTH)
     pasts, columns = [np.zeros([batch, 0, WIDTH], np.float32)] * beams, [[] for _ in range(beams)]

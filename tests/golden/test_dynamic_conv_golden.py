@@ -8,7 +8,7 @@ from random_weights import random_arrays
 VOCAB = 13
 INPUTS = np.array([[5, 9, 7, 12, 8, 6, 1], [11, 6, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0]], np.int32)
 TARGETS = np.array([[8, 8, 3, 9, 1], [4, 1, 0, 0, 0], [10, 6, 7, 1, 0]], np.int32)
-# Overrides, kernels of the encoder's layers, kernels of the decoder's.
+# Overrides, kernel sizes of the encoder's layers, kernel sizes of the decoder's layers.
 SETTINGS = {
     "dynamic": ("", [3, 7], [3, 7]),
     "lightweight": ("conv_type=lightweight", [3, 7], [3, 7]),
@@ -55,7 +55,8 @@ def test_logits(setting):
     np.testing.assert_allclose(got[real], expected[real], rtol=0, atol=1e-5)
 
 
-# Length, taps, how far back; 64 positions are one stretch, 65 are two, kernels of 100 make longer stretches.
+# Length, taps, positions that the first tap is back. 64 positions are one stretch, 65 are two, and a kernel of size 100
+# makes longer stretches.
 SHAPES = [(1, 5, 4), (6, 31, 15), (9, 4, 1), (64, 31, 30), (65, 31, 15), (130, 3, 1), (131, 7, 0), (230, 100, 49)]
 
 
@@ -81,7 +82,7 @@ def test_convolve_and_its_gradient(length, taps, left, known):
 
     y, dx, d_weights = run(x, weights, dy)
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-10)
-    # y is linear in x and in the weights: <dy, y(other x)> = <dx, other x>, and the same of the weights.
+    # y is linear in x and in the weights: <dy, y(other x)> = <dx, other x>, and the same holds for the weights.
     other, other_weights = rng.standard_normal(x.shape), rng.standard_normal(weights.shape)
     by_x = np.stack([convolve(other[i], weights[i], left) for i in range(2)])
     by_weights = np.stack([convolve(x[i], other_weights[i], left) for i in range(2)])

@@ -1,4 +1,4 @@
-"""Ensembles against the mean of probabilities, computed by hand, over all sequences there are."""
+"""Compares ensembles with the mean of the probabilities, computed by hand, over all possible sequences."""
 
 import math
 
@@ -12,7 +12,7 @@ from t2t_ext.errors import UserError
 
 
 class ToyMember:
-    """A toy with the contract of a model."""
+    """A toy with the interface of a model."""
 
     def __init__(self, toy, kind):
         self.directions = toy.directions
@@ -22,7 +22,7 @@ class ToyMember:
 
 
 class Together:
-    """An ensemble of toys as `search` wants one; each member keeps a state of its own kind."""
+    """An ensemble of toys with the interface that `search` expects; the members use different kinds of state."""
 
     def __init__(self, toys, weights=None):
         from t2t_ext.models.ensemble import Ensemble
@@ -93,7 +93,7 @@ def test_the_mixture_neither_underflows_nor_overflows():
 
 
 def models():
-    """Two Transformers of different shapes and precisions."""
+    """Returns three Transformers that differ in shape or precision."""
     from random_weights import random_arrays
 
     from t2t_ext import registry

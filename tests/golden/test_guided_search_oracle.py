@@ -1,4 +1,4 @@
-"""Lexical constraints and diverse groups against all sequences there are, and against plain Python."""
+"""Compares lexical constraints and diverse groups with all possible sequences and with plain Python."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from toy_step import Toy
 
 
 def make_phrases(phrases, turned_round=(False,)):
-    """The phrases (lists of tuples of ids, one list a sentence) as our search takes them."""
+    """Converts phrases (one list of tuples of ids per sentence) to the format of the toolkit's search."""
     import tensorflow as tf
 
     from t2t_ext.search import lexical_constraints
@@ -24,7 +24,7 @@ def make_phrases(phrases, turned_round=(False,)):
 
 
 def search(toy, limits, *, phrases=None, turned_round=(False,), groups=1, strength=0.5, **config):
-    """Runs our search over the toy; returns for every sentence a list of dicts, and the number of unmet phrases."""
+    """Runs the toolkit's search over the toy; returns a list of dicts per sentence, which count unmet phrases."""
     import tensorflow as tf
 
     from t2t_ext.search.beam_search import SearchConfig
@@ -65,7 +65,7 @@ def search(toy, limits, *, phrases=None, turned_round=(False,), groups=1, streng
     ]
 
 
-# Vocabulary: 0 PAD, 1 EOS, 2 and more are words.
+# Vocabulary: 0 is PAD, 1 is EOS, ids from 2 are words.
 EDGE_CASES = {
     "none": [],
     "one word": [(2,)],
@@ -84,7 +84,7 @@ EDGE_CASES = {
 
 
 def test_a_wide_beam_finds_the_best_of_all_sequences_with_the_phrases():
-    """Every edge case is a sentence of one batch."""
+    """A wide beam finds the best sequences with the phrases in every edge case; the cases form one batch."""
     limit, vocab_size, wanted = 5, 5, 4
     cases = list(EDGE_CASES.values())
     toy = Toy(len(cases), vocab_size, seed=1)
@@ -120,7 +120,7 @@ def test_ordinary_beams_with_phrases_agree_with_the_independent_search(beam):
 
 @pytest.mark.parametrize("wanted", [1, 4])
 def test_a_sentence_without_phrases_is_searched_as_ever(wanted):
-    """Also beside sentences with phrases."""
+    """A sentence without phrases has the usual result, even in a batch with sentences that have phrases."""
     limits = [12, 1, 7, 12, 3]
     toy = Toy(len(limits), 23, seed=5, eos=1.0)
     cases = [[], [], [(5, 6)], [], []]
@@ -133,7 +133,7 @@ def test_a_sentence_without_phrases_is_searched_as_ever(wanted):
 
 
 def test_phrases_in_two_directions():
-    """The direction from right to left produces them turned round."""
+    """The right-to-left direction produces the phrases in reverse order."""
     cases = [[(5, 6, 7)], [], [(8, 9), (3,)]]
     backward = [[phrase[::-1] for phrase in row] for row in cases]
     limits = [9, 6, 8]
@@ -154,7 +154,7 @@ def test_phrases_in_two_directions():
 
 
 def test_phrases_and_a_large_vocabulary():
-    """Wanted tokens far from the most probable ones, and a vocabulary whose best are looked for in blocks."""
+    """Improbable phrase tokens are found in a vocabulary so large that the best tokens are searched in blocks."""
     toy = Toy(2, 5003, seed=1, eos=6.0, scale=1.0, rows=401)
     cases = [[(4000, 17)], [(4999,), (2, 3, 4)]]
     found = search(toy, [8, 8], phrases=cases, beam_size=4, num_hypotheses=4, alpha=0.6)
@@ -194,7 +194,7 @@ def test_diverse_groups_in_two_directions():
 
 
 def test_wide_diverse_groups_find_the_best_of_all_sequences():
-    """Each group is wide enough for every sequence, so nothing is held back for good, and repeats come last."""
+    """Groups wide enough for every sequence find the best ones: no sequence is lost, and repeats come last."""
     limit, vocab_size = 3, 4
     toy = Toy(1, vocab_size, seed=3)
     (found,) = search(toy, [limit], groups=2, strength=1.0, beam_size=40, num_hypotheses=6, alpha=0.6)
@@ -203,7 +203,7 @@ def test_wide_diverse_groups_find_the_best_of_all_sequences():
 
 
 def test_diversity_diversifies():
-    """Strong enough, it makes the groups' first tokens differ; weak, all groups find the same."""
+    """Strong diversity makes the groups' first tokens differ; with weak diversity all groups find the same."""
     toy = Toy(6, 40, seed=9, eos=-30.0)
 
     def first_tokens(strength):
@@ -215,7 +215,7 @@ def test_diversity_diversifies():
 
 
 def test_diverse_groups_that_find_the_same():
-    """The best comes first and once; what is repeated fills the list from its end."""
+    """Distinct hypotheses come first, the best one at the top; repeated ones fill the rest of the list."""
     toy = Toy(3, 12, seed=2, eos=1.0)
     found = search(toy, [6] * 3, groups=2, strength=1e-6, beam_size=4, num_hypotheses=4, alpha=0.6)
     for sentence, row in enumerate(found):

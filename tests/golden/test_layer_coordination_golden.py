@@ -1,4 +1,4 @@
-"""Layer-wise coordination and the context gate equal independent NumPy renderings, whole and step by step."""
+"""Layer-wise coordination and the context gate equal independent NumPy renderings, at once and step by step."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def make(overrides, kind="layer_coordination"):
 
 
 def agree(model, numpy_model):
-    """Checks the logits; returns the oracle's logits and distributions."""
+    """Checks that the logits agree and returns the NumPy model's logits and distributions."""
     expected, maps = numpy_model(INPUTS, TARGETS)
     assert np.ptp(expected[REAL]) > 0.5, "the golden logits hardly differ: the comparison would mean little"
     got = model(INPUTS, TARGETS, training=False).numpy()
@@ -59,7 +59,7 @@ def agree(model, numpy_model):
 
 
 def steps_of(model):
-    """Logits [B, V] and attention [B, S] of every step of the targets, one hypothesis each."""
+    """Yields logits [B, V] and attention [B, S] of every step of the targets, with one hypothesis per sentence."""
     none = np.zeros([len(INPUTS), 1, 1], np.int32)
     state = model.start(INPUTS)
     for t in range(TARGETS.shape[1]):
@@ -71,7 +71,7 @@ def steps_of(model):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_layer_coordination(setting):
-    """Logits, distributions, and the same step by step with the last layer's cross-attention."""
+    """Logits and distributions equal the NumPy model's, and so do the logits and the last cross-attention of steps."""
     model, arrays = make(SETTINGS[setting])
     logits, maps = agree(model, NumpyLayerCoordination(weights_of(arrays, model.hparams), model.hparams))
     shown = {name: weights.numpy() for name, weights in model.attention_weights(INPUTS, TARGETS).items()}
@@ -107,7 +107,7 @@ def test_context_gate(overrides):
 
 
 def test_the_source_is_read_once():
-    """What ``start`` keeps has a sentence once, however many hypotheses there are, and no step changes it."""
+    """The state from ``start`` holds each source once, for any number of hypotheses, and no step changes it."""
     model, _ = make("")
     state = model.start(INPUTS)
     none = np.zeros([len(INPUTS), 1, 3], np.int32)

@@ -1,4 +1,4 @@
-"""Fifty training steps give the losses that are kept in a file, so that a change of the mathematics is noticed."""
+"""Fifty training steps give the losses stored in a file, which reveals any change of the mathematics."""
 
 import json
 
@@ -8,11 +8,12 @@ import pytest
 
 
 def tolerance(step):
-    """Relative tolerance of a step's loss.
+    """Returns the relative tolerance of a step's loss.
 
-    Sums in another order (other vector units, other kernels) part float32 losses by about 1e-7 at once, and training
-    multiplies that. Measured on an AMD EPYC with AVX-512 between oneDNN's kernels and Eigen's: 1e-7 at step 20, 3e-6 at
-    40, 7e-5 at 50 (gradient norms 9e-4); one and two threads gave the same bits. The tolerance is over ten times that.
+    Sums in another order (other vector units, other kernels) make float32 losses differ by about 1e-7 at first, and
+    training amplifies the difference. Differences between oneDNN's and Eigen's kernels, measured on an AMD EPYC with
+    AVX-512: 1e-7 at step 20, 3e-6 at 40, 7e-5 at 50 (gradient norms 9e-4). One and two threads gave the same bits. The
+    tolerance is more than ten times as large.
     """
     return 1e-5 + 2e-5 * step
 

@@ -1,4 +1,4 @@
-"""Minimum length, n-grams, prefixes, coverage: against all sequences there are, and against the independent search."""
+"""Compares the rules (length, n-grams, prefixes, coverage) with all possible sequences and the independent search."""
 
 import numpy as np
 import pytest
@@ -14,17 +14,17 @@ ENDS_WORD = [True, False, False, True, True, True]
 
 
 class Rules:
-    """The rules of a search twice: ours, made inside the graph, and as plain functions of a sentence."""
+    """The rules of a search in two forms: the toolkit's, made inside the graph, and plain functions of a sentence."""
 
     def __init__(self, toy, limits, *, minimum=None, ngram=0, prefixes=None, ends_word=None, beta=0.0):
         self.toy, self.limits, self.ngram, self.beta = toy, limits, ngram, beta
         self.minimum, self.prefixes = minimum, prefixes
         self.ends_word = ends_word or [False] * len(limits)
-        # Of the toy's tokens, EOS and those with even numbers may follow a complete word.
+        # Only EOS and tokens with even numbers may follow a complete word.
         self.starts = [token == EOS or token % 2 == 0 for token in range(toy.table.shape[-1])]
 
     def make(self):
-        """Ours."""
+        """Returns the toolkit's rules."""
         import tensorflow as tf
 
         from t2t_ext.search import rules
@@ -44,12 +44,12 @@ class Rules:
         return made
 
     def words(self, sentence):
-        """Which of the toy's source positions are words: one more is not with each sentence."""
+        """Returns which source positions are words; each further sentence has one word fewer."""
         size = self.toy.attention.shape[-1]
         return [position < max(size - sentence, 1) for position in range(size)]
 
     def allowed(self, sentence):
-        """Function (prefix, token) -> bool of a sentence."""
+        """Returns a function (prefix, token) -> whether the token may follow, for a sentence."""
 
         def function(ids, token):
             position, limit = len(ids), self.limits[sentence]
@@ -66,7 +66,10 @@ class Rules:
         return function
 
     def right(self, sentence):
-        """Function (ids) -> bool of a whole sequence; said otherwise than `allowed`, but for the prefix's n-grams."""
+        """Returns a function (ids) -> bool that checks a whole sequence, written independently of `allowed`.
+
+        N-grams within the forced prefix may be repeated.
+        """
 
         def function(ids):
             body = [token for token in ids if token != EOS]
@@ -86,7 +89,7 @@ class Rules:
         return function
 
     def bonus(self, sentence):
-        """Function (ids) -> the coverage penalty."""
+        """Returns a function (ids) -> the coverage penalty."""
 
         def function(ids):
             covered = np.clip(self.toy.coverage(sentence, ids), 1e-6, 1.0)

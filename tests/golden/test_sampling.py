@@ -1,4 +1,4 @@
-"""Samples: the right distributions of tokens and of translations, and random numbers that belong to a sentence."""
+"""Samples have the right distributions of tokens and of translations; random numbers depend only on the sentence."""
 
 import collections
 
@@ -14,7 +14,7 @@ DRAWS = 20000
 
 
 def counts_of(logits, banned=(), seed=1, **truncation):
-    """How often each token of one distribution comes in many draws."""
+    """Returns how often each token is drawn from one distribution in many draws."""
     import tensorflow as tf
 
     from t2t_ext.search import random_numbers
@@ -36,7 +36,7 @@ def test_frequencies(vocab_size, temperature, top_k, top_p):
     expected = truncated(logits, temperature=temperature, top_k=top_k, top_p=top_p, forbidden=(0, 4))
     counts = counts_of(logits, (0, 4), temperature=temperature, keep_top_k=top_k, keep_top_p=top_p)
     assert chi_square_excess(counts, expected) < 0
-    # The test can tell a temperature from another.
+    # The test can distinguish one temperature from another.
     other = truncated(logits, temperature=1.2 * temperature, top_k=top_k, top_p=top_p, forbidden=(0, 4))
     assert chi_square_excess(counts, other) > 0 or np.max(expected) == 1
 
@@ -62,7 +62,7 @@ def test_the_nucleus_is_the_smallest_set():
 
 
 def test_the_borders_of_the_unit_interval():
-    """0 draws the first possible token, the largest number below 1 the last; none draws one of probability 0."""
+    """0 draws the first token with a positive probability; the largest number below 1 draws the last such token."""
     import tensorflow as tf
 
     from t2t_ext.search.sampling import _invert
@@ -102,7 +102,7 @@ def test_random_numbers_are_uniform_and_unrelated():
 
 
 def sample(toy, limits, keys, chains, rules=list, **truncation):
-    """Samples the toy's sentences; returns what `search` returns."""
+    """Samples translations of the toy's sentences and returns them in the format of `search`."""
     import tensorflow as tf
 
     from t2t_ext.search.sampling import Sampling, Truncation

@@ -1,7 +1,7 @@
-"""Schedule-Free AdamW against the paper's formulas in float64, in the form of two sequences that needs no x.
+"""Compares Schedule-Free AdamW with the paper's formulas in float64, in the form that stores y and z but not x.
 
-Defazio et al. 2024 keep y and z only: y moves to z by the share of the new z in the mean, then both take Adam's step,
-y a part of it. The mean x is what y is beyond z.
+In this form of Defazio et al. (2024), y moves toward z by the share of the new z in the mean. Then z takes Adam's step
+and y takes a part of it. The mean x follows from y = (1 - beta1) z + beta1 x.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Sentences that are done leave the batch: one runaway hypothesis does not hold up the others."""
+"""Finished sentences leave the batch: one hypothesis that never ends does not hold up the other sentences."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SENTENCES = 13
 
 
 def searched_sentences(toy, limits, **config):
-    """Searches eagerly; returns the result and how many sentences each step was made for."""
+    """Searches eagerly; returns the result and the number of sentences in the batch of each step."""
     step, counts = toy.make_step(), []
 
     def counted(ids, *args):
@@ -26,7 +26,7 @@ def searched_sentences(toy, limits, **config):
 
 @pytest.mark.parametrize(("beam_size", "least"), [(4, 1), (2, 2), (1, 4)])
 def test_a_runaway_hypothesis_goes_on_alone(beam_size, least):
-    """But for as many others as make up the rows that a product needs."""
+    """A sentence that never ends continues alone, or with as many others as a matrix product needs rows."""
     toy = Toy(SENTENCES, 11, seed=1, eos=4.0)
     toy.table[:, 5, :, 1] -= 30  # this one never ends
     found, counts = searched_sentences(toy, [20] * SENTENCES, beam_size=beam_size)

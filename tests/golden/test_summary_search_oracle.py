@@ -1,4 +1,4 @@
-"""N-grams of words and the stepwise penalty against all sequences there are, and against the independent search."""
+"""Compares word n-grams and the stepwise penalty with all possible sequences and with the independent search."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,12 @@ from test_beam_search_oracle import same, search
 from toy_step import Toy
 
 BETA = 0.7
-# Where words begin: before tokens, as SentencePiece says it, or behind them, as subword-nmt does.
+# Word boundaries are marked before tokens, as in SentencePiece, or after tokens, as in subword-nmt.
 SPELLINGS = {"before": (range(2, 99, 2), ()), "behind": ((), range(2, 99, 2))}
 
 
 def word_rule(size, begins, ends, vocab_size, ignored=(), turned=(False,)):
-    """Ours, for each direction: one that writes backwards has words begin where they end."""
+    """Returns the toolkit's rule for each direction; for a backward direction, words begin where they end."""
     from t2t_ext.search.word_ngrams import Boundaries, NoRepeatedWordNgrams
 
     table = {side: np.array([v in tokens for v in range(vocab_size)]) for side, tokens in enumerate((begins, ends))}
@@ -64,7 +64,7 @@ def test_repetitions_are_there_without_the_rule_and_a_long_word_may_come_again()
     ruled = best(True)
     assert any(repeated_ngrams(ids, 3, begins, ends) for ids in best(False))
     assert not any(repeated_ngrams(ids, 3, begins, ends) for ids in ruled)
-    # N-grams of subwords do come again: those of a word that does.
+    # N-grams of subwords may repeat: those within a repeated word.
     assert any(repeated_ngrams(ids, 3, range(99), ()) for ids in ruled)
 
 

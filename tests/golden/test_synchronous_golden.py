@@ -1,4 +1,4 @@
-"""Synchronous bidirectional decoding equals the equations of Zhou et al. (2019), all at once and step by step."""
+"""Synchronous bidirectional decoding equals the equations of Zhou et al. (2019), at once and step by step."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ SETTINGS = {
     "original": f"{POST_NORM},projection_bias=true,use_target_space_embedding=true,target_space_id=9,predict_tag=true,"
     "sb_future_dropout=0.3,sb_layers=1",
 }
-# Of both directions, of every length relation: side 0 longer, side 1 longer, equal, a side of nothing but EOS.
+# Targets of both directions in every relation of lengths: side 0 longer, side 1 longer, equal, a side of only EOS.
 INPUTS = np.array([[5, 9, 7, 12, 1], [11, 6, 1, 0, 0], [1, 0, 0, 0, 0], [7, 1, 0, 0, 0]], np.int32)
 TARGETS = np.array(
     [
@@ -60,7 +60,7 @@ def test_logits_of_both_directions(setting):
     real = TARGETS != 0
     assert np.ptp(expected[real]) > 0.5, "the golden logits hardly differ: the comparison would mean little"
     np.testing.assert_allclose(got[real], expected[real], rtol=0, atol=1e-5)
-    # The directions do not say the same, and the other one's words matter.
+    # The directions give different logits, and each depends on the words of the other.
     assert np.abs(expected[2, 0] - expected[2, 1]).max() > 0.1
     alone = numpy_model(INPUTS, np.where(np.arange(2)[:, np.newaxis] == 0, TARGETS, TARGETS[:, :, ::-1]))
     assert np.abs(alone[0, 0, 1:] - expected[0, 0, 1:]).max() > 1e-3
@@ -68,7 +68,7 @@ def test_logits_of_both_directions(setting):
 
 @pytest.mark.parametrize("setting", ["tanh", "tag_predicted", "original"])
 def test_features_of_training(setting):
-    """With predict_tag there is a position more: from a zero vector, the tag is to be predicted."""
+    """Training features give the golden logits; predict_tag adds a position that predicts the tag from zeros."""
     model, numpy_model = make(SETTINGS[setting])
     labels = model.training_labels(TARGETS)
     logits = model.logits(model.training_features(INPUTS, TARGETS)).numpy()
@@ -79,7 +79,7 @@ def test_features_of_training(setting):
     np.testing.assert_array_equal(labels[:, :, 1:], TARGETS)
     np.testing.assert_array_equal(labels[:, :, 0], [[3, 4]] * 4)
     np.testing.assert_allclose(logits[:, :, 1:], model(INPUTS, TARGETS), rtol=0, atol=1e-6)
-    # Both directions are given the same there, so the same distribution comes out: half a bit is beyond anyone.
+    # Both directions have the same input at this position, so both give the same distribution.
     np.testing.assert_allclose(logits[:, 0, 0], logits[:, 1, 0], rtol=0, atol=1e-5)
     stepper = NumpyStepper(numpy_model, INPUTS[0])
     (expected, other), _ = stepper.step([None, None], [stepper.empty] * 2, _partners_of(stepper))
@@ -90,13 +90,16 @@ def test_features_of_training(setting):
 
 
 def _partners_of(stepper):
-    """Each of two hypotheses, one a side, sees all of the other."""
+    """Returns `seen` functions for two hypotheses, one per side, that each see the whole past of the other."""
     return [lambda layer, other=other: stepper.now[other][layer] for other in (1, 0)]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_step_by_step(setting):
-    """Three hypotheses a side; from step to step parents and partners change, and what was computed stays."""
+    """Steps equal the equations for three hypotheses per side while parents and partners change from step to step.
+
+    Keys and values that earlier steps have computed stay as they are.
+    """
     model, numpy_model = make(SETTINGS[setting])
     rng = np.random.default_rng(11)
     source, k, steps = INPUTS[:1], 3, 5
@@ -117,7 +120,7 @@ def test_step_by_step(setting):
             pasts = [pasts[r * k + parents[r][i]] for r in range(2) for i in range(k)]
         columns = np.concatenate([columns, np.tile(t * k + np.arange(k), [2, 1])[:, :, np.newaxis]], axis=2)
         partners = rng.integers(0, k, [2, k])
-        kept = rng.integers(1, t + 2, [2, k])  # a partner that has finished is seen as it was then
+        kept = rng.integers(1, t + 2, [2, k])  # a finished partner is seen as it was when it ended
         visible, partner_visible = (np.zeros([1, 2, k, (t + 1) * k], bool) for _ in range(2))
         seen = []
         for r in range(2):

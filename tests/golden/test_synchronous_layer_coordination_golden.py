@@ -1,4 +1,4 @@
-"""Layer-wise coordination in both directions equals an independent NumPy rendering, whole and step by step."""
+"""Layer-wise coordination in both directions equals an independent NumPy rendering, at once and step by step."""
 
 import functools
 
@@ -17,7 +17,7 @@ SETTINGS = {
     "no_sharing": "lwc_share_weights=false,dc_encoder_layers=1,sb_fusion=linear,sb_lambda=0.5,lwc_side_embedding=false",
 }
 VOCAB = 13
-# Side 0 longer, side 1 longer, equal, a side of nothing but EOS.
+# Side 0 longer, side 1 longer (side 0 is only EOS), equal.
 INPUTS = np.array([[5, 9, 7, 12, 1], [11, 6, 1, 0, 0], [1, 0, 0, 0, 0]], np.int32)
 TARGETS = np.array(
     [[[8, 8, 5, 1], [6, 1, 0, 0]], [[1, 0, 0, 0], [10, 6, 7, 1]], [[10, 6, 1, 0], [7, 6, 1, 0]]], np.int32
@@ -46,7 +46,7 @@ def test_logits_and_distributions_of_both_directions(setting):
     expected = numpy_model(INPUTS, TARGETS)
     assert np.ptp(expected[REAL]) > 0.5, "the golden logits hardly differ: the comparison would mean little"
     np.testing.assert_allclose(model(INPUTS, TARGETS).numpy()[REAL], expected[REAL], rtol=0, atol=1e-5)
-    # The other direction's words matter.
+    # The logits depend on the words of the other direction.
     alone = numpy_model(INPUTS, np.where(np.arange(2)[:, np.newaxis] == 0, TARGETS, TARGETS[:, :, ::-1]))
     assert np.abs(alone[0, 0, 1:] - expected[0, 0, 1:]).max() > 1e-3
     numpy_model(INPUTS[2:], TARGETS[2:])  # both directions of the same length
@@ -62,7 +62,7 @@ def test_logits_and_distributions_of_both_directions(setting):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_hypothesis_sees_the_partner_that_it_is_given(setting):
-    """Two hypotheses a direction whose words differ, partners crosswise; and the cross-attention."""
+    """With two different hypotheses per direction and crossed partners, logits and cross-attention are as expected."""
     model, numpy_model = make(setting)
     source, none = INPUTS[:1], np.zeros([1, 2, 2], np.int32)
     words = np.array([[[5, 9], [7, 11]]], np.int32)  # of direction, of rank
@@ -89,7 +89,7 @@ def test_every_hypothesis_sees_the_partner_that_it_is_given(setting):
 
 
 def test_without_a_weight_of_the_other_direction_it_is_layer_coordination():
-    """lambda = 0: each direction is the model of one that is given the direction's tag first; and has its weights."""
+    """With lambda = 0 each direction equals the one-directional model with the same weights and the tag as input 0."""
     from t2t_ext import registry
 
     settings = registry.hparams("layer_coordination_test").replace(use_sos=False)

@@ -1,6 +1,6 @@
-"""The search of two directions against an independent one that replays every partner that there ever was.
+"""Compares the search in two directions with an independent search that replays every earlier partner.
 
-The models are synchronous Transformers of random weights, whose states depend on both sides' pasts.
+The models are synchronous Transformers with random weights, whose states depend on both sides' pasts.
 """
 
 import functools
@@ -28,7 +28,7 @@ SETTINGS = {
 
 @functools.cache
 def make(setting="plain", vocab=VOCAB, seed=7, eos=1.6, dtype=None):
-    """A model whose translations vary in words and length, and its arrays by name."""
+    """Returns a model whose translations vary in words and length, and its arrays by name."""
     from t2t_ext import registry
 
     settings = "shared_embedding_and_softmax_weights=false"
@@ -47,7 +47,7 @@ def make(setting="plain", vocab=VOCAB, seed=7, eos=1.6, dtype=None):
 
 
 def sources(count, vocab=VOCAB, seed=5):
-    """int32 [B, S]."""
+    """Returns random source sentences, int32 [B, S]."""
     rng = np.random.default_rng(seed)
     ids = np.zeros([count, 7], np.int32)
     for row in range(count):
@@ -57,13 +57,13 @@ def sources(count, vocab=VOCAB, seed=5):
 
 
 def numpy_models(made, inputs):
-    """One for each sentence."""
+    """Returns a NumPy model for each sentence."""
     model, arrays = made
     return [NumpySynchronous(arrays, model.hparams, source) for source in inputs]
 
 
 def ours(model, inputs, limits, *, recompute=False, graph=False, rules=lambda ids: (), strategy=lambda: None, **config):
-    """Runs the search; a list for every sentence of dicts, the best hypothesis first."""
+    """Runs the toolkit's search; returns a list of dicts for every sentence, the best hypothesis first."""
     import tensorflow as tf
 
     from t2t_ext.search.beam_search import beam_search
@@ -99,7 +99,7 @@ def ours(model, inputs, limits, *, recompute=False, graph=False, rules=lambda id
 
 
 def same(got, expected, atol=2e-4):
-    """`got` (of `ours`) is the list of `Found` `expected`."""
+    """Asserts that `got` (from `ours`) agrees with `expected`, a list of `Found`."""
     assert [(each["side"], each["ids"]) for each in got] == [(each.side, each.ids) for each in expected]
     assert [each["finished"] for each in got] == [each.finished for each in expected]
     np.testing.assert_allclose([g["log_prob"] for g in got], [e.log_prob for e in expected], atol=atol, rtol=0)
@@ -107,7 +107,7 @@ def same(got, expected, atol=2e-4):
 
 
 def compare(made, inputs, limits, *, beam, wanted, graph=False, **settings):
-    """Our search and the independent one find the same; returns what."""
+    """Asserts that the toolkit's search agrees with the independent one and returns its results."""
     modes = {key: value for key, value in settings.items() if key != "recompute"}
     found = ours(made[0], inputs, limits, beam_size=beam, num_hypotheses=wanted, graph=graph, **settings)
     for one, numpy_model, limit in zip(found, numpy_models(made, inputs), limits, strict=True):
@@ -125,7 +125,7 @@ def compare(made, inputs, limits, *, beam, wanted, graph=False, **settings):
     [*((*mode, 0.6) for mode in MODES), (*MODES[0], 0.0), (*MODES[-1], 0.0)],
 )
 def test_every_partner_is_replayed(pairing, finished_partner, alpha):
-    """Sentences end at different times, some by EOS and some by their limit, and leave the batch."""
+    """The searches agree when sentences end at different times, by EOS or by their limit, and leave the batch."""
     mode = {"pairing": pairing, "finished_partner": finished_partner, "alpha": alpha}
     found = compare(make(), sources(len(LIMITS)), LIMITS, beam=6, wanted=6, **mode)
     kinds = {(each["finished"], each["side"]) for sentence in found for each in sentence}
@@ -147,7 +147,7 @@ def test_in_a_graph():
 
 
 def test_the_modes_differ():
-    """Otherwise the tests above would show little."""
+    """All modes give different results; otherwise the tests above would show little."""
     inputs, limits = sources(6, seed=9), [9] * 6
 
     def found(pairing, finished_partner):
@@ -160,7 +160,10 @@ def test_the_modes_differ():
 
 @pytest.mark.parametrize("beam", [2, 6])
 def test_only_the_top_is_extended(beam):
-    """With one hypothesis a side it is a greedy search: a side ends where EOS is the likeliest, and stays as it was."""
+    """The `top` beam agrees with the independent search; with one hypothesis per side it is a greedy search.
+
+    In greedy search a side ends when EOS is the most probable token, and stays unchanged from then on.
+    """
     from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.search.guided_strategies import guided_strategy
     from t2t_ext.translation.searcher import search_config
@@ -192,7 +195,7 @@ def test_recomputed_prefixes(pairing, finished_partner):
 
 @pytest.mark.parametrize("setting", ["gate_post_norm", "tag_predicted"])
 def test_one_hypothesis_a_side_needs_no_cache(setting):
-    """Partners never change: step by step, and both whole prefixes at every step, are the same."""
+    """With one hypothesis per side partners never change, so cached steps and recomputed prefixes give the same."""
     model, _ = make(setting)
     inputs, limits = sources(3, seed=2), [8, 4, 8]
     cached, whole = (ours(model, inputs, limits, beam_size=2, num_hypotheses=2, recompute=r) for r in (False, True))
@@ -202,17 +205,17 @@ def test_one_hypothesis_a_side_needs_no_cache(setting):
             np.testing.assert_allclose([each[name] for each in one], [each[name] for each in other], atol=1e-4)
 
 
-# === All pairs there are ===
+# === All possible pairs ===
 
 
 def greedy_by_pairs(numpy_model, limit, alpha):
-    """What a search with one hypothesis a side must give, from the probabilities of all pairs of sequences.
+    """Finds what a search with one hypothesis per side must give, from the probabilities of all pairs of sequences.
 
-    Of all pairs of sequences of `limit` words the one in which every word is the likeliest of its step, given both
-    sides' words before it. A prefix of it ends where EOS is one of the two likeliest continuations.
+    Among all pairs of sequences of `limit` words there is one in which every word is the likeliest of its step, given
+    both sides' earlier words. A prefix of it may end wherever EOS is one of the two likeliest continuations.
 
     Returns:
-      (finished, score, log P, ids, side) of everything that ends, the best first, and the pair.
+      (finished, score, log P, ids, side) of every hypothesis that ends, the best first, and the pair.
     """
     words = [v for v in range(numpy_model.w.softmax.shape[0]) if v not in (*BANNED, EOS)]
     sequences = list(itertools.product(words, repeat=limit))
@@ -237,7 +240,10 @@ def greedy_by_pairs(numpy_model, limit, alpha):
 
 
 def test_greedy_by_pairs():
-    """Ids 5 and 6 are the words; all 64 pairs of sequences of three. Scores are those of a pass over both sides."""
+    """The search finds what follows from all 64 pairs of three-word sequences, where ids 5 and 6 are the only words.
+
+    The model's logits for both sides at once give the same log-probabilities.
+    """
     vocab, limits, seen = 7, [3, 2, 1], set()
     for seed, alpha in ((5, 0.6), (9, 0.0)):
         made = make(vocab=vocab, seed=seed, eos=1.0)
@@ -285,7 +291,7 @@ def test_rules():
 
 
 class Recorded:
-    """A model of which every step for one sentence is kept as nodes: what was fed, and which columns were visible."""
+    """A model that records every step for one sentence as nodes: the input tokens and the visible columns."""
 
     def __init__(self, model):
         self.model, self.nodes = model, []
@@ -311,7 +317,7 @@ class Recorded:
                 node.seen = tuple(columns[1 - side][i] for i in np.flatnonzero(other))
 
     def log_probs(self, numpy_model, side, ids):
-        """What the hypothesis may have: it is its ids' log-probability in one of the places that it had."""
+        """Returns the possible log-probabilities of a hypothesis: one for each recorded node with the same ids."""
         fed = [None, *ids[:-1]]
         ends = [node for node in self.nodes[len(ids) - 1][side] if [each.token for each in node.past] == fed]
         return [
@@ -320,7 +326,7 @@ class Recorded:
 
 
 def checked_against_its_record(made, source, *, atol=2e-4, **settings):
-    """Searches for one sentence; every log-probability is that of the nodes that the search made."""
+    """Searches for one sentence and asserts that every log-probability is that of recorded nodes of the search."""
     recorded = Recorded(made[0])
     (found,) = ours(recorded, source[np.newaxis], [8], **settings)
     numpy_model = NumpySynchronous(made[1], made[0].hparams, source)
@@ -330,7 +336,7 @@ def checked_against_its_record(made, source, *, atol=2e-4, **settings):
 
 
 def test_groups_see_frozen_partners():
-    """Of each group the K / G best count; G groups begin, and no two steps of a sentence are seen by chance."""
+    """With G groups, the K / G best continuations of each group count; some hypotheses see a frozen partner."""
     from t2t_ext.search.guided_strategies import DiverseGroups
     from t2t_ext.search.search_state import SearchConfig
 
@@ -353,7 +359,7 @@ def test_groups_see_frozen_partners():
 
 @pytest.mark.parametrize("finished_partner", ["next_alive", "freeze"])
 def test_the_best_partner_need_not_be_the_first(finished_partner):
-    """Constraints and groups order live hypotheses otherwise."""
+    """The best partner is the most probable one at any rank, as constraints and groups use other orders."""
     import tensorflow as tf
 
     from t2t_ext.search import partners
@@ -369,7 +375,7 @@ def test_the_best_partner_need_not_be_the_first(finished_partner):
     np.testing.assert_array_equal(seen, [[[[True, True]] * 2, [[False, True]] * 2]])
     if finished_partner == "next_alive":
         return
-    # Of the left-to-right side the second hypothesis ends, the most probable one; of the other side the second, too.
+    # On the left-to-right side the second hypothesis, the most probable one, ends; on the other side also the second.
     from t2t_ext.search.strategies import BeamStrategy
 
     best = tf.constant([[[-2.0, -3.5], [-2.5, -4.0]]])

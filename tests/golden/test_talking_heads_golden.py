@@ -44,7 +44,7 @@ def test_logits(overrides, layers):
 
 
 def test_at_first_it_is_the_transformer():
-    """Its weights fit by their names, and the matrices between the heads begin as the identity."""
+    """With a Transformer's weights, talking heads equal the Transformer: their matrices begin as the identity."""
     talking, silent = make("talking_heads=both"), make("pos=timing")
     arrays = random_arrays(silent, seed=5)
     silent.assign(arrays)

@@ -48,7 +48,7 @@ TARGETS = np.array([[8, 8, 3, 1], [4, 1, 0, 0], [10, 6, 7, 1]], np.int32)
 def agree(model, numpy_model, targets=TARGETS):
     expected, maps = numpy_model(INPUTS, targets)
     got = model(INPUTS, targets, training=False).numpy()
-    real = targets != 0  # what stands behind the padding is nobody's business
+    real = targets != 0  # logits at padding do not matter
     assert np.ptp(expected[real]) > 0.5, "the golden logits hardly differ: the comparison would mean little"
     np.testing.assert_allclose(got[real], expected[real], rtol=0, atol=1e-5)
     return maps, real
@@ -64,7 +64,7 @@ def test_logits_with_separate_vocabularies():
 
 
 def test_padding_reads_as_zeros():
-    """Rows of PAD are zero vectors (plus their position), also where a sentence continues behind them."""
+    """PAD is embedded as a zero vector (plus its position), even if the sentence continues after it."""
     model, numpy_model = make("")
     targets = np.array([[8, 0, 3, 1], [4, 1, 0, 0], [0, 6, 7, 1]], np.int32)
     got = model(INPUTS, targets, training=False).numpy()
@@ -82,7 +82,7 @@ def test_source_attention():
 
 
 def test_the_first_position_sees_only_the_source():
-    """The decoder's first input is a vector of zeros: no SOS symbol, whose embedding would matter."""
+    """The first logits do not depend on the target: the decoder's first input is zero, not an SOS embedding."""
     model, numpy_model = make("")
     first = model(INPUTS, TARGETS, training=False).numpy()[:, 0]
     other = np.where(TARGETS > 0, TARGETS % 9 + 2, 0).astype(np.int32)
