@@ -2,8 +2,8 @@
 
     PYTHONPATH=CHECKOUT python tests/compatibility/make_stored.py tests/compatibility/data/stored.tar.xz
 
-Run it with the version whose files later versions must be able to read, before a change of what is stored. It uses only
-commands, the public interface and that checkout's tests' helpers. What is made takes about five minutes.
+Run it before a change of what is stored, with the version whose files later versions must be able to read. It uses only
+commands, the public interface and the test helpers of that checkout. It takes about five minutes.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ COMMON = (
     "layer_prepostprocess_dropout=0.0,attention_dropout=0.0,relu_dropout=0.0,precision=float32,max_length=48,"
     "learning_rate_warmup_steps=40"
 )
-# Folder -> (model, set of hparams, overrides). Where pseudo references are read, the problem is their data.
+# Folder -> (model, hparams set, overrides). Models with two directions use the problem with pseudo references.
 RUNS = {
     "asynchronous": ("asynchronous_transformer", "asynchronous_transformer_test", ""),
     "composed_three": ("composed_transformer", "composed_transformer_test", "synchronous=true,sb_lambda=0.8"),
@@ -72,7 +72,7 @@ RUNS = {
         "target_direction=r2l,shared_embedding_and_softmax_weights=false,ffn_activation=swiglu,projection_bias=true",
     ),
 }  # fmt: skip
-# Those that can be resumed; of the others only the weights are kept.
+# Runs that can be resumed; of the other runs only the weights are kept.
 WITH_TRAINING_STATE = ("composed_three", "synchronous", "transformer")
 EXPORTED = ("synchronous", "transformer")
 DECODE = "beam_size=4,num_hypotheses=2,batch_size=8,max_length_offset=12"
@@ -80,7 +80,7 @@ SENTENCES = 5
 
 
 def main():
-    """Makes everything in a folder, which the paths in the runs are relative to, and packs it."""
+    """Makes everything in a temporary folder, to which all paths in the runs are relative, and packs it."""
     target = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -135,7 +135,7 @@ def _train(name, files):
 
 
 def _answers(name):
-    """Returns what the run's translator answers: hypotheses of some sentences and scores of some pairs."""
+    """Returns the output of the run's translator: hypotheses of some sentences and scores of some pairs."""
     translator = t2t_ext.Translator.load(f"runs/{name}", decode_hparams=DECODE)
     lines = [source for source, _ in toy_pairs(SENTENCES, seed=21)]
     pairs = list(zip(lines, [target for _, target in toy_pairs(SENTENCES, seed=22)], strict=True))
@@ -161,7 +161,7 @@ def _answers(name):
 
 
 def _export(name):
-    """Exports a run; returns the answers of the SavedModel's signatures, loaded without this toolkit's classes."""
+    """Exports a run; returns the outputs of the SavedModel's signatures, loaded without the toolkit's classes."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 - its operations
 
@@ -181,7 +181,7 @@ def _export(name):
 
 
 def _resume(name):
-    """Returns the losses that the log has of the steps that a copy of the run is trained for from here."""
+    """Trains a copy of the run for two more steps and returns the logged losses of these steps."""
     copy = pathlib.Path("resumed")
     shutil.copytree(f"runs/{name}", copy)
     _command("trainer", f"--output_dir={copy}", f"--train_steps={STEPS + 2}", "--log_step_count_steps=1")
@@ -195,7 +195,7 @@ def _resume(name):
 
 
 def _slim(run, resumable):
-    """Removes what only people look at, the best checkpoint's second copy, and of most runs the state of training."""
+    """Removes TensorBoard files, the second copy of the best checkpoint and, unless resumable, the training state."""
     shutil.rmtree(run / "tensorboard")
     if not resumable:
         (checkpoint,) = (run / "checkpoints").iterdir()
@@ -205,7 +205,7 @@ def _slim(run, resumable):
 
 
 def _command(name, *flags):
-    """Runs t2t_ext-NAME in this process."""
+    """Runs the command t2t_ext-NAME in this process and exits with its output if it fails."""
     module = __import__(f"t2t_ext.bin.{name}", fromlist=["main"])
     with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
         status = module.main(list(flags))

@@ -1,7 +1,7 @@
-"""Runs, data and SavedModels that an earlier version made: they are opened, resumed and served, with the same answers.
+"""Runs, data and SavedModels of an earlier version can be opened, resumed and served, with the same results.
 
-`data/stored.tar.xz` holds them and what that version answered; `make_stored.py` says how they were made. A change that
-fails here breaks what users have on their disks.
+`data/stored.tar.xz` contains them and the results of that version; `make_stored.py` makes this file. A change that
+fails here breaks files on users' disks.
 """
 
 import json
@@ -16,12 +16,12 @@ import serving_fakes
 STORED = pathlib.Path(__file__).parent / "data" / "stored.tar.xz"
 with tarfile.open(STORED) as _packed:
     EXPECTED = json.load(_packed.extractfile("expected.json"))
-TOLERANCE = 1e-4  # of log-probabilities: another processor sums in another order
+TOLERANCE = 1e-4  # of log-probabilities, because another processor sums in another order
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """The folder with what is stored; the paths in the runs are relative to it."""
+    """Gives the folder with the unpacked files; the paths in the runs are relative to it."""
     folder = tmp_path_factory.mktemp("stored")
     with tarfile.open(STORED) as packed:
         packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
@@ -52,14 +52,14 @@ def test_a_run_translates_and_scores_as_before(stored, name):
 
 
 def _assert_tied(translator, line, ids, stored_ids):
-    """Which of two translations with one score is found depends on the processor's order of sums."""
+    """Asserts that two translations have the same score; which one is found then depends on the order of sums."""
     ((one, other),) = translator.score_ids([line], [[list(ids), stored_ids]])
     assert one.log_prob == pytest.approx(other.log_prob, abs=TOLERANCE), (ids, stored_ids)
 
 
 @pytest.mark.parametrize("name", EXPECTED["resumed"])
 def test_a_run_is_resumed_on_data_of_before(stored, name, tmp_path, monkeypatch, capfd, small_pictures):
-    """The next steps have the losses that the earlier version had: same batches, same state of the optimizer."""
+    """A resumed run has the earlier version's losses in the next steps: same batches, same optimizer state."""
     from t2t_ext.bin import trainer
 
     monkeypatch.chdir(stored)  # the paths of the problem's options are relative
@@ -90,7 +90,7 @@ def test_the_decoder_translates_a_file(stored, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("name", EXPECTED["exports"])
 def test_a_savedmodel_answers_as_before(stored, name):
-    """In TensorFlow alone, as a server loads it, and through the client."""
+    """A stored SavedModel gives the same results in plain TensorFlow, as a server loads it, and through the client."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 - its operations
 

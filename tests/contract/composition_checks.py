@@ -1,6 +1,6 @@
-"""What must hold of a model in which several ideas go together; the contract suite in few calls.
+"""Checks of models that combine several ideas: the contract suite with few calls.
 
-The models are tiny and many: one call of a kind where ``test_all_models`` makes several.
+There are many such models, all tiny, so each check makes one call where ``test_all_models`` makes several.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ TARGETS = sentences(3, 5, seed=2)
 
 
 def built(model_class, hparams):
-    """A model with random weights."""
+    """Returns a built model with random weights."""
     model = model_class(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB)
     model.build()
     model.assign(random_arrays(model, seed=1))
@@ -20,7 +20,7 @@ def built(model_class, hparams):
 
 
 def check_steps(model):
-    """Step by step equals all at once."""
+    """Asserts that step-by-step decoding gives the same logits as decoding all at once."""
     directions, beams = model.directions, 2
     for logits, past in drive(model, INPUTS, steps=3, beams=beams, seed=5):
         batch, length = len(INPUTS), past.shape[-1]
@@ -32,7 +32,7 @@ def check_steps(model):
 
 
 def check_what_is_seen(model):
-    """Nothing is seen that must not be: no future, no padding."""
+    """Asserts that the logits depend neither on future tokens nor on padding."""
     targets = written_of(model, TARGETS)
     before = logits_of(model, INPUTS, targets)
     after = logits_of(model, INPUTS, written_otherwise(model, targets, 2))
@@ -43,7 +43,7 @@ def check_what_is_seen(model):
 
 
 def check_every_weight(model):
-    """Every weight has a gradient: no part is built and not used."""
+    """Asserts that every weight has a gradient, so no part is built without being used."""
     import tensorflow as tf
 
     variables = model.named_variables()

@@ -6,11 +6,11 @@ import pytest
 
 @pytest.fixture(params=contract_cases.CASES, ids=str)
 def case(request):
-    """A registered model in one of its settings."""
+    """Gives a registered model in one of its settings."""
     return request.param
 
 
 @pytest.fixture
 def model(case):
-    """The case's model in float32, random weights; not to be changed."""
+    """Gives the case's model in float32 with random weights; tests must not change it."""
     return contract_cases.model_of(case)

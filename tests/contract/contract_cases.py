@@ -1,4 +1,4 @@
-"""What the contract suite runs over: every registered model with tiny hparams, and how to build and drive it.
+"""The cases of the contract suite: every registered model with tiny hparams, and functions to build and drive it.
 
 A new model adds a row to `SETTINGS`; the suite fails until it does.
 """
@@ -12,7 +12,7 @@ from random_weights import random_arrays
 
 VOCAB = 24
 
-# Model -> name of the setting -> (hparams set, overrides). The first setting of a model is exported, too.
+# Model -> name of the setting -> (hparams set, overrides). Export tests use the first setting of each model.
 SETTINGS = {
     "asynchronous_transformer": {
         "pre_norm": ("asynchronous_transformer_test", "backward_length_ratio=1,backward_length_offset=2"),
@@ -106,7 +106,7 @@ class Case:
         return f"{self.model}-{self.setting}"
 
     def hparams(self, precision="float32"):
-        """The setting's hparams in a dtype policy."""
+        """Returns the setting's hparams with the given dtype policy."""
         from t2t_ext import registry
 
         name, overrides = SETTINGS[self.model][self.setting]
@@ -115,7 +115,7 @@ class Case:
 
 
 CASES = [Case(model, setting) for model, settings in SETTINGS.items() for setting in settings]
-# For tests that hardly depend on the setting: those after a model's first are slow ones.
+# For tests that hardly depend on the setting: all settings of a model except the first are marked as slow.
 first_settings = pytest.mark.parametrize(
     "case",
     [
@@ -128,14 +128,14 @@ first_settings = pytest.mark.parametrize(
 
 
 def few_layers(hparams):
-    """A setting with few layers, whose graphs are soon traced; views of the source are of several encoder layers."""
+    """Returns the hparams with few layers, whose graphs are traced fast; source views keep several encoder layers."""
     if hparams.source_view == "last":
         return hparams.replace(num_hidden_layers=1)
     return hparams if hparams.integration == "hard" else hparams.replace(num_encoder_layers=2, num_decoder_layers=1)
 
 
 def new_model(case, precision="float32", vocab=VOCAB):
-    """A built model with its initial weights; in ``bfloat16`` as it translates, whose weights are in 16 bits, too."""
+    """Returns a built model with its initial weights; with ``bfloat16``, weights have 16 bits as in translation."""
     from t2t_ext import registry
 
     mixed, dtype = (f"mixed_{precision}", precision) if precision == "bfloat16" else (precision, precision)
@@ -147,14 +147,14 @@ def new_model(case, precision="float32", vocab=VOCAB):
 
 @functools.cache
 def model_of(case, precision="float32"):
-    """A model of random weights, the same in every policy; tests do not change it."""
+    """Returns a model with random weights, the same in every dtype policy; tests must not change it."""
     model = new_model(case, precision)
     model.assign(random_arrays(model, seed=1))
     return model
 
 
 def sentences(rows, length, seed, shortest=2, vocab=VOCAB):
-    """Random ids int32 [rows, length]: words, EOS, PAD; the first row has the full length."""
+    """Returns random ids, int32 [rows, length], of words, EOS and PAD; the first row has the full length."""
     rng = np.random.default_rng(seed)
     ids = np.zeros([rows, length], np.int32)
     for row in range(rows):
@@ -165,9 +165,9 @@ def sentences(rows, length, seed, shortest=2, vocab=VOCAB):
 
 
 def targets_of(model, targets):
-    """What a model is trained on: targets int32 [B, T], or of two sides [B, 2, T], the second of other lengths.
+    """Returns the targets for training a model: int32 [B, T], or [B, 2, T] of two sides with different lengths.
 
-    In the first sentence side 0 has the full length, in the second side 1.
+    In the first sentence side 0 has the full length, in the second sentence side 1 has it.
     """
     if model.target_sides == 1:
         return targets
@@ -175,14 +175,14 @@ def targets_of(model, targets):
 
 
 def written_of(model, targets):
-    """What a model writes at once, of which no position may see the future: [B, T], or [B, 2, T] of two directions."""
+    """Returns targets of the shape that a model writes, which must not see the future: [B, T] or [B, 2, T]."""
     return targets if model.directions == 1 else targets_of(model, targets)
 
 
 def written_otherwise(model, targets, t):
-    """The targets with all tokens from position t on replaced.
+    """Returns the targets with all tokens from position t on replaced.
 
-    Of two sides, those that have ended before t stay: whether a side continues at t is known from its tokens before.
+    Of two sides, a side that has ended before t stays unchanged, because its earlier tokens show that it has ended.
     """
     changed = targets.copy()
     changed[..., t:] = (changed[..., t:] + 9) % (VOCAB - 5) + 5
@@ -190,24 +190,25 @@ def written_otherwise(model, targets, t):
 
 
 def logits_of(model, inputs, targets, training=False):
-    """The logits float32 [B, T, V], or of two sides [B, 2, T, V], as an array."""
+    """Returns the logits as an array, float32 [B, T, V], or [B, 2, T, V] of two sides."""
     return model(inputs, targets, training=training).numpy()
 
 
 def drive(model, inputs, steps, beams, seed):
-    """Feeds random tokens step by step; at every step the hypotheses of a sentence are shuffled, some twice, some not.
+    """Feeds random tokens step by step and reorders the hypotheses of a sentence at every step.
 
-    Of two directions, hypotheses of one rank see each other and are extended together, so no partner changes.
+    Some hypotheses are extended twice, others are dropped. With two directions, hypotheses of the same rank see each
+    other and are extended together, so partners never change.
 
     Args:
       model: A built model.
       inputs: int32 [B, S].
-      steps: How many.
-      beams: K, of each direction.
-      seed: Of tokens and parents.
+      steps: The number of steps.
+      beams: K, the number of hypotheses per direction.
+      seed: The seed of tokens and parents.
 
     Yields:
-      logits [B, R, K, V] and the tokens of every hypothesis before them, int32 [B, R, K, t].
+      The logits [B, R, K, V] of a step and the earlier tokens of every hypothesis, int32 [B, R, K, t].
     """
     rng = np.random.default_rng(seed)
     batch, directions = len(inputs), model.directions

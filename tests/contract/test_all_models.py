@@ -1,4 +1,4 @@
-"""What every registered model must do, whatever it is made of."""
+"""The contract that every registered model must fulfill, whatever its parts."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,8 @@ def test_step_by_step_equals_all_at_once(case, precision, beams, tolerance):
     model, steps = model_of(case, precision), 6
     driven = list(drive(model, INPUTS, steps=steps, beams=beams, seed=5))
     batch, directions, _, _ = driven[0][1].shape
-    # The token behind the past is not seen by its own logits: any will do. All pasts at once, of one length.
+    # The logits at a position do not see its own token, so any token may follow the past. One call has all pasts,
+    # padded to one length.
     width = [[0, 0], [0, 0], [0, 0]]
     pasts = [np.pad(past, [*width, [0, 1]], constant_values=7) for _, past in driven]
     targets = np.stack([np.pad(past, [*width, [0, steps - past.shape[-1]]]) for past in pasts])
@@ -60,7 +61,7 @@ def test_step_by_step_equals_all_at_once(case, precision, beams, tolerance):
 
 
 def test_no_position_sees_its_future(model):
-    """Neither its own side's nor the other's."""
+    """No position's logits depend on the future of its own side or of the other side."""
     targets = written_of(model, TARGETS)
     before = logits_of(model, INPUTS, targets)
     length = targets.shape[-1]
@@ -71,12 +72,15 @@ def test_no_position_sees_its_future(model):
 
 
 def test_every_past_token_and_every_source_token_matters(model):
-    """Otherwise the checks above would hold for a model that looks at nothing. Of two sides, every token to both."""
+    """Every past token and every source token affects the logits, with two sides those of both.
+
+    Otherwise the checks above would also hold for a model that ignores its inputs.
+    """
     inputs, targets = INPUTS[:1], written_of(model, TARGETS)[:1]
     before = logits_of(model, inputs, targets)
 
     def changed(ids):
-        """A row for each word of ids int32 [1, ..., T] in which that word is another one, and where it stands."""
+        """Returns a row for each word of ids, int32 [1, ..., T], with that word changed, and the words' places."""
         places = np.argwhere(ids[0] > 1)
         rows = np.repeat(ids, len(places), axis=0)
         words = (np.arange(len(places)), *places.T)
@@ -97,7 +101,7 @@ def test_every_past_token_and_every_source_token_matters(model):
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_a_side_that_has_ended_is_seen_as_it_was(case, steps):
-    """Whole sequences of unequal lengths are what a step computes whose partner's columns no longer grow."""
+    """Steps whose partner has ended, so its columns no longer grow, equal whole sequences of unequal lengths."""
     model = model_of(case)
     if model.directions == 1:
         pytest.skip("writes in one direction")
@@ -134,7 +138,7 @@ def test_padding_changes_nothing_step_by_step(model):
 
 @first_settings
 def test_rows_of_padding_are_finite(model):
-    """The pipeline fills batches up with rows that hold nothing."""
+    """Rows of only PAD, with which the pipeline fills batches, have finite logits and no loss."""
     ours = targets_of(model, TARGETS)
     inputs, targets = (np.concatenate([ids, np.zeros_like(ids[:2])]) for ids in (INPUTS, ours))
     logits = logits_of(model, inputs, targets)
@@ -165,7 +169,7 @@ def test_features_and_softmax_weights_give_the_logits(model):
 
 
 def test_training_sees_the_targets_and_maybe_more(model):
-    """What training takes a loss of ends with the targets and their features."""
+    """The labels and features of training end with the targets and their features."""
     targets = targets_of(model, TARGETS)
     labels, features = model.training_labels(targets), model.training_features(INPUTS, targets)
     assert tuple(features.shape[:-1]) == tuple(labels.shape)
@@ -226,7 +230,7 @@ def test_dropout_is_a_function_of_the_seed(model):
 
 @first_settings
 def test_rows_drop_different_units(model):
-    """The same sentence twice in a batch is not dropped out twice in the same way."""
+    """Two equal sentences in a batch have different dropout masks."""
     from t2t_ext.layers import dropout
 
     with dropout.seed_scope(np.array([4, 5], np.int32)):
@@ -236,7 +240,7 @@ def test_rows_drop_different_units(model):
 
 
 def test_calls_drop_different_units():
-    """Two layers with activations of one shape draw masks of their own; outside of a scope, too."""
+    """Two calls for activations of the same shape draw different masks, inside and outside a seed scope."""
     from t2t_ext.layers import dropout
 
     ones = np.ones([64, 64], np.float32)
@@ -249,7 +253,10 @@ def test_calls_drop_different_units():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_dropout_keeps_the_mean(dtype):
-    """The kept units are scaled up: over 250,000 units the mean is 1 within four standard deviations and rounding."""
+    """Dropout keeps the mean, because it scales up the kept units.
+
+    Over 250,000 units the mean is 1 within four standard deviations and rounding.
+    """
     import tensorflow as tf
 
     from t2t_ext.layers import dropout
@@ -268,7 +275,7 @@ def test_every_dropout_rate_is_used(case):
     from t2t_ext import registry
     from t2t_ext.layers import dropout
 
-    one_way = model_of(case).directions == 1  # where both ways are a choice, theirs cannot be given
+    one_way = model_of(case).directions == 1  # sb_ rates are not allowed with one direction
     rates = [name for name in case.hparams().to_dict() if name.endswith("_dropout")]
     rates = [name for name in rates if not (one_way and name.startswith("sb_"))]
     assert rates
@@ -326,7 +333,7 @@ def test_low_precision_is_close_to_float32(case, precision, tolerance):
     rounded = logits_of(model_of(case, precision), INPUTS, targets)
     error = np.linalg.norm(rounded - exact) / np.linalg.norm(exact)
     assert 0 < error < tolerance
-    if precision == "bfloat16":  # as it translates
+    if precision == "bfloat16":  # the policy of translation
         first, low = (
             next(iter(drive(made, INPUTS, 1, 2, seed=3)))[0] for made in (model_of(case), model_of(case, precision))
         )
@@ -338,10 +345,11 @@ def test_low_precision_is_close_to_float32(case, precision, tolerance):
 
 @first_settings
 def test_gradients_are_summed_in_one_order(case):
-    """AddN begins with the first term whose memory nobody else holds at that moment, then takes the others in order.
+    """Sums of gradients always add their terms in the same order.
 
-    So three terms and more have one sum only if the first is always that one: if AddN alone reads it. Otherwise a run
-    that was stopped could end otherwise than one that was not, in the last bits.
+    AddN begins with the first term whose memory nothing else uses at that moment, then adds the others in order. So a
+    sum of three or more terms is reproducible only if this is always the first term, that is, if only AddN reads it.
+    Otherwise an interrupted run could differ from an uninterrupted one in the last bits.
     """
     import tensorflow as tf
 
@@ -453,7 +461,7 @@ LINES = ["the old cat sees the lamp .", "", "a word that nobody has seen: Ωß",
 
 
 def exported(model_name, encoder, directory, **can):
-    """A translator with the first setting of a model, and what its SavedModel gives of ``LINES``."""
+    """Returns a translator with a model's first setting, its SavedModel's outputs for ``LINES``, and the SavedModel."""
     import tensorflow as tf
 
     from t2t_ext import registry
@@ -471,7 +479,7 @@ def exported(model_name, encoder, directory, **can):
     kind = type("OfSomeSignatures", (Translator,), can)
     translator = kind(model, encoder, encoder, decode_hparams, "l2r")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("t2t_ext.serving.export._check_outputs", lambda *_: None)  # what the tests do themselves
+        patch.setattr("t2t_ext.serving.export._check_outputs", lambda *_: None)  # the tests check the outputs
         loaded = tf.saved_model.load(str(export(translator, directory, version=5)))
     found = loaded.signatures["serving_default"](inputs=tf.constant(LINES))
     assert any(found["outputs"].numpy())
@@ -480,7 +488,10 @@ def exported(model_name, encoder, directory, **can):
 
 @pytest.mark.parametrize("model_name", SETTINGS)
 def test_export(model_name, tiny_encoder, tmp_path):
-    """Without prefixes, constraints and alignments, whose graphs take longer than the others."""
+    """The SavedModel translates like the translator.
+
+    Prefixes, constraints and alignments are left out, because their graphs take longer than the others.
+    """
     import tensorflow as tf
     from tensorflow.core.protobuf import saved_model_pb2
 

@@ -1,4 +1,4 @@
-"""Dual context, views of the source and both directions: two or all three at once, and with their relatives."""
+"""Models that combine dual context, source views and both directions, or some of them with related models."""
 
 import pytest
 from composition_checks import built, check_every_weight, check_steps, check_what_is_seen
@@ -29,7 +29,7 @@ RELATIVES = {
 
 
 def plain():
-    """Hparams with all three off, 3+2 layers of width 16."""
+    """Returns hparams with all three ideas off, 3+2 layers and width 16."""
     from t2t_ext import registry
     from t2t_ext.config.hyperparameters import TransformerHParams
 
@@ -41,7 +41,7 @@ def plain():
 @pytest.fixture(scope="module", params=[*((name, norm) for name in TOGETHER for norm in ("pre", "post")), *RELATIVES],
                 ids=lambda param: param if isinstance(param, str) else "_".join(param))  # fmt: skip
 def composed(request):
-    """A model with random weights."""
+    """Gives a model with random weights."""
     from t2t_ext import registry
 
     if request.param in RELATIVES:
@@ -64,12 +64,15 @@ def test_every_weight_has_a_gradient(composed):
     check_every_weight(composed)
 
 
-# === The model that has any of them ===
+# === The model that can have any of them ===
 
 
 @pytest.mark.parametrize("norms", [{}, POST_NORM])
 def test_with_all_three_off_it_is_the_transformer(norms):
-    """Bit for bit, so that a run of a Transformer is its warm start; also where only the directions are two."""
+    """With all three ideas off, the model equals the Transformer bit for bit; with two directions, by name and shape.
+
+    So a run can start from a trained Transformer.
+    """
     import numpy as np
     from composition_checks import INPUTS, TARGETS
     from contract_cases import logits_of
@@ -90,7 +93,7 @@ def test_its_directions_are_those_of_the_hparams():
     from t2t_ext.search.directions import directions_of
 
     class Mine(Transformer):
-        """A relative of the user's."""
+        """A user's own subclass."""
 
     for hparams, directions in ((plain(), 1), (plain().replace(synchronous=True), 2)):
         for kind in (registry.model("composed_transformer"), Mine):
@@ -130,9 +133,10 @@ def test_what_does_not_go_together_is_refused(overrides, message):
         plain().override(overrides)
 
 
-# A dual contextual module: (2 f + 4) d^2 more than self-attention, and of vectors b^r 2 d, b_z d, its norm 2 d. A soft
-# view: a norm of 2 d for each decoder layer; in pre-norm stacks also one for each encoder layer that is seen, but the
-# last: of 3 layers seen by 2 the first alone. A trained lambda: d for each decoder layer.
+# A dual contextual module has (2 f + 4) d^2 more than self-attention, and the vectors b^r (2 d), b_z (d) and its norm
+# (2 d). A soft view has a norm of 2 d for each decoder layer. In pre-norm stacks each encoder layer that is read, but
+# not the last, also has a norm: 2 decoder layers read 2 of 3 encoder layers, so only the first has it. A trainable
+# lambda has d for each decoder layer.
 @pytest.mark.parametrize(("taps", "norms", "norms_of_seen_layers"), [(2, {}, 1), (3, POST_NORM, 0)])
 def test_parameters_add_up(taps, norms, norms_of_seen_layers):
     base = plain().replace(**norms)

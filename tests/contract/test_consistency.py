@@ -1,4 +1,4 @@
-"""SimCut and R-Drop on every registered model: the loss stays what it was, its gradients are of what is minimized."""
+"""SimCut and R-Drop on every registered model: the loss does not change, and the gradients are the objective's."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SIZE = 5  # of feature vectors
 
 
 def objective_of(model, batch, hparams, seed=(1, 2)):
-    """Compiles one slice of a training step; the result takes nothing, and returns gradients and sums."""
+    """Returns a compiled function without arguments that computes one slice of a step: gradients and sums."""
     import tensorflow as tf
 
     from t2t_ext.layers import dropout
@@ -42,7 +42,7 @@ def model_and_batch(case):
 
 
 def assert_same_gradients(ones, others):
-    """Bit for bit; where there is a GPU to float32's rounding, as it adds up an embedding's gradients in any order."""
+    """Asserts that gradients are equal bit for bit, or on a GPU, which sums in any order, up to float32 rounding."""
     import tensorflow as tf
 
     for one, other in zip(ones, others, strict=True):
@@ -53,7 +53,7 @@ def assert_same_gradients(ones, others):
 
 
 def check(model, batch, hparams, alphas):
-    """The objective's slope along its gradient is the gradient's square, and a call is the same every time."""
+    """Asserts that calls are reproducible and that the objective's slope along its gradient is the gradient squared."""
     computed = objective_of(model, batch, hparams.replace(**alphas))
     gradients, sums = computed()
     loss, _, _, regularizer = sums.numpy()
@@ -87,7 +87,7 @@ def test_simcut_trains_every_model(case):
 
     before = features()
     check(model, batch, case.hparams(), {"simcut_alpha": 3.0, "simcut_probability": 0.3})
-    np.testing.assert_array_equal(features(), before)  # nothing of it stays
+    np.testing.assert_array_equal(features(), before)  # SimCut leaves no trace
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_r_drop_trains_models_of_one_and_two_targets(case):
     before, sums = usual()
     assert sums[3] == 0
     check(model, batch, case.hparams(), {"r_drop_alpha": 5.0})
-    # Without alpha loss and gradients are the usual ones.
+    # With alphas of 0, loss and gradients are the usual ones.
     after, same = objective_of(model, batch, case.hparams().replace(simcut_probability=0.3))()
     np.testing.assert_array_equal(same, sums)
     assert_same_gradients(after, before)
@@ -123,7 +123,7 @@ def test_the_loss_is_that_of_the_whole_sentence(case, precision):
     _, simcut = objective_of(model, batch, hparams.replace(simcut_alpha=3.0, simcut_probability=0.3))()
     np.testing.assert_allclose(simcut[:3], usual[:3], rtol=1e-5 if precision == "float32" else 1e-2)
     assert simcut[3] > 1e-3
-    # Without dropout R-Drop's passes are the same.
+    # Without dropout both passes of R-Drop are equal.
     _, r_drop = objective_of(model, batch, hparams.replace(r_drop_alpha=5.0))()
     np.testing.assert_allclose(r_drop[:3], usual[:3], rtol=1e-5 if precision == "float32" else 1e-2)
     assert abs(r_drop[3]) < 1e-3

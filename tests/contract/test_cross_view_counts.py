@@ -8,7 +8,7 @@ TWO = {"integration": "soft_two_attention"}
 
 
 def counts(name, changes):
-    """Parameters with the views and without."""
+    """Returns the numbers of parameters with and without the views."""
     from t2t_ext import registry
 
     hparams = registry.hparams(f"cross_view_transformer_{name}").replace(**changes)
@@ -16,7 +16,7 @@ def counts(name, changes):
 
 
 # D = 16, N = 3 encoder layers, M = 2 decoder layers; a layer norm has 2 D parameters. gca, gpa and fga have no weights
-# of their own: what is said of one of them holds for all three.
+# of their own, so a case for one of them covers all three.
 @pytest.mark.parametrize(
     ("changes", "growth"),
     [
@@ -29,7 +29,7 @@ def counts(name, changes):
         ({"source_view": "fma", "fma": "scalar", "integration": "hard"}, 2 * 3),
         ({"source_view": "gca", **TWO}, 2 * 32),
         ({"source_view": "gca", **TWO, "integration_attention": "separate"}, 2 * (4 * 16 * 16 + 32)),
-        # Pre-norm: layer 1, or layers 1 and 2, have norms of their own for the decoder, layer 3 has the stack's.
+        # Pre-norm: each encoder layer that is read (1, or 1 and 2) has a norm of its own; layer 3 has the stack's norm.
         ({"source_view": "gca", **PRE_NORM}, 32 + 2 * 32),
         ({"source_view": "gca", **PRE_NORM, "source_view_norm": "shared"}, 2 * 32),
         ({"source_view": "ama", **PRE_NORM, "integration": "hard"}, 2 * 32 + 2 * 3 * 16),
@@ -41,13 +41,13 @@ def test_growth(changes, growth):
 
 
 def test_growth_of_full_matching_in_the_papers_base_model():
-    """N D^2 + D a decoder layer, and its norm: 1.57M each, not the "minimal parameter increase" of the paper."""
+    """Full matching adds N D^2 + D and a norm per decoder layer, 1.57M each: not the paper's "minimal" increase."""
     found, transformer = counts("base", {"source_view": "fma"})
     assert found - transformer == 6 * (6 * 512**2 + 512 + 2 * 512) == 9_446_400
 
 
 def test_all_weights_of_a_transformer_keep_their_names():
-    """So that a trained run of a Transformer is what these continue from."""
+    """The Transformer's weights keep their names and shapes, so that a run can start from a trained Transformer."""
     from t2t_ext import registry
 
     def names(model, **changes):

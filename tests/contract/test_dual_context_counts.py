@@ -5,12 +5,12 @@ from test_parameter_counts import counted, formula
 
 MODEL = "dual_context_transformer"
 PAPERS_VOCABULARY = (
-    33_400  # "32k" merges and the characters: the rows with which table 1's baseline has 61.2M parameters
+    33_400  # "32k" merges and the characters: with this many rows table 1's baseline has 61.2M parameters
 )
 
 
 def module(d, f, *, projection_bias, keys=None, values=None):
-    """How many numbers a module learns beyond self-attention."""
+    """Returns how many more parameters a module has than self-attention."""
     k, v = keys or d, values or d
     convolution = f * d * 2 * d + 2 * d  # W^r, b^r
     norm = 2 * d
@@ -21,7 +21,7 @@ def module(d, f, *, projection_bias, keys=None, values=None):
 
 
 def grown(**changes):
-    """Parameters that modules of both stacks have beyond self-attention."""
+    """Returns how many more parameters an encoder's and a decoder's module have than self-attention."""
     import tensorflow as tf
 
     from t2t_ext import registry
@@ -44,7 +44,8 @@ def grown(**changes):
 def test_growth_of_a_module(f, projection_bias):
     d = 16
     expected = module(d, f, projection_bias=projection_bias)
-    # (2 f + 4) d^2; and b^r, the norm, b_z, of which with biases self-attention's output has one, too: 2 d + 2 d + d.
+    # (2 f + 4) d^2 and the vectors b^r (2 d), norm (2 d), b_z (d). With projection biases, another 2 d: two attentions
+    # have 6 d, self-attention has 4 d including its output's bias.
     assert expected == (2 * f + 4) * d * d + 5 * d + (2 * d if projection_bias else 0)
     assert grown(dc_kernel_size=f, projection_bias=projection_bias) == [expected, expected]
 
@@ -65,7 +66,7 @@ def test_growth_of_a_model_with_modules_in_some_layers():
 
 
 def test_growth_of_the_papers_model():
-    """Enc-DC and Dec-DC: "12.7M", Full-DC "about a 25M increase"."""
+    """The growth fits the paper: "12.7M" for Enc-DC and Dec-DC each, "about a 25M increase" for Full-DC."""
     d = 512
     enc = 6 * module(d, 2, projection_bias=False)
     assert enc == 6 * (8 * d**2 + 5 * d) == 12_598_272

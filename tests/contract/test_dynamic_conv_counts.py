@@ -1,4 +1,4 @@
-"""Convolutional models have as many parameters as Wu et al. (2019) say, and the Transformer's names elsewhere."""
+"""Convolutional models have as many parameters as in Wu et al. (2019); other variables have the Transformer's names."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ KERNELS = (3, 7, 15, 31, 31, 31, 31, 3, 7, 15, 31, 31, 31)
 
 
 def convolutions(hparams, kernels):
-    """Input projection (twice the width where gated), output projection, and d H k or H k for the kernels."""
+    """Returns the modules' parameters: input (twice as wide if gated) and output projections, d H k or H k kernels."""
     d = hparams.hidden_size
     heads = hparams.conv_heads or hparams.num_heads
     inner = 2 * d if hparams.conv_glu else d
@@ -53,7 +53,7 @@ def test_counts(name, changes, kernels, millions):
 
 
 def test_other_names_are_a_transformers():
-    """So that everything but the convolutions of a run can be the start of a Transformer, and the other way round."""
+    """All variables except the convolutions have a Transformer's names, so either can start from the other's run."""
     from t2t_ext import registry
 
     hparams = registry.hparams("dynamic_conv_test")

@@ -1,4 +1,4 @@
-"""Ensembles and alignments through the Translator, against the model asked directly."""
+"""Compares ensembles and alignments of the Translator with results computed directly from the models."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ TIE = 2e-4
 
 @pytest.fixture(scope="module")
 def other_model(tiny_model):
-    """Another model of the same vocabulary: wider, one layer less, other weights."""
+    """Gives another model with the same vocabulary: wider, one layer fewer, other weights."""
     from random_weights import random_arrays
 
     from t2t_ext import registry
@@ -46,7 +46,7 @@ def together(tiny_model, other_model, tiny_encoder):
 
 
 def log_probs_of(model, source, ids):
-    """log P [T] of the ids of one sentence, from the model's logits."""
+    """Returns log P [T] of the ids of one sentence, from the model's logits."""
     logits = model(np.array([source], np.int32), np.array([ids], np.int32)).numpy()[0].astype(np.float64)
     logits -= logits.max(-1, keepdims=True)
     rows = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -74,7 +74,7 @@ def test_an_ensemble_reports_the_mean_probability(together, tiny_model, other_mo
 def test_a_model_with_itself_is_the_model(tiny_model, tiny_encoder):
     from t2t_ext.models.ensemble import Ensemble
 
-    settings = {"beam_size": 3, "num_hypotheses": 3, "coverage_penalty": 0.2}  # attention is asked for, too
+    settings = {"beam_size": 3, "num_hypotheses": 3, "coverage_penalty": 0.2}  # coverage also needs attention
     alone = translator_of(tiny_model, tiny_encoder, **settings).translate(LINES)
     twice = translator_of(Ensemble([tiny_model] * 2), tiny_encoder, **settings).translate(LINES)
     for left, right in zip(alone, twice, strict=True):
@@ -86,13 +86,13 @@ def test_a_model_with_itself_is_the_model(tiny_model, tiny_encoder):
 
 
 def attention_of(model, source, ids, layer):
-    """[T, S], the mean over the heads."""
+    """Returns the cross-attention of a layer, [T, S], averaged over the heads."""
     weights = model.attention_weights(np.array([source], np.int32), np.array([ids], np.int32))
     return weights[f"decoder/layer_{layer}/source_attention"].numpy()[0].mean(axis=0)
 
 
 def expected_links(encoder, attention, source, ids, *, backward=False):
-    """The oracle's line for ids in the model's direction with EOS."""
+    """Returns the oracle's alignment line for ids in the model's direction, including EOS."""
     control = (0, 1, *encoder.control_ids)
     order = [i for i, token in enumerate(ids) if token not in (0, 1)]
     order = order[::-1] if backward else order
@@ -130,7 +130,7 @@ def test_given_translations(tiny_model, tiny_encoder, direction):
 
 @pytest.mark.parametrize("direction", ["l2r", "r2l"])
 def test_found_translations(tiny_model, tiny_encoder, direction):
-    """Some of them are cut by the length limit and have no EOS."""
+    """Alignments of the search's hypotheses equal the oracle's, also if the length limit has cut them before EOS."""
     translator = translator_of(tiny_model, tiny_encoder, direction, num_hypotheses=3, batch_size=4)
     results = translator.translate(LINES)
     assert len({h.finished for row in results for h in row}) == 2

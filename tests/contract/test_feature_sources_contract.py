@@ -1,4 +1,4 @@
-"""What every model that can read feature vectors must do with them, as the contract suite asks of ids."""
+"""The contract suite for feature vectors: what must hold for every model that can read them as its source."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ TARGETS = sentences(3, 5, seed=2)
 
 
 def sources(rows=3, width=6, seed=1):
-    """Features float32 [rows, width, SIZE]; the first row has the full width."""
+    """Returns features, float32 [rows, width, SIZE]; the first row has the full width."""
     rng = np.random.default_rng(seed)
     features = rng.standard_normal([rows, width, SIZE]).astype(np.float32)
     for row in range(1, rows):
@@ -37,7 +37,7 @@ def written(model, targets):
 
 
 def readers():
-    """The registered models that read feature vectors."""
+    """Returns the names of the registered models that read feature vectors."""
     from t2t_ext import registry
 
     return [name for name in registry.model_names() if registry.model(name).takes_source_features]
@@ -128,7 +128,10 @@ def test_a_model_of_words_alone_refuses():
 
 
 def test_texts_are_written_for_arrays(tiny_encoder):
-    """Whatever else is in the batch. (Export and server: tests/integration/test_captioning_chain.py.)"""
+    """The Translator writes texts for arrays of features, independently of the other arrays of the batch.
+
+    Export and server: tests/integration/test_captioning_chain.py.
+    """
     from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.errors import UserError
     from t2t_ext.translation.translator import Translator

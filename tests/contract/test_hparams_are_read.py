@@ -1,4 +1,4 @@
-"""Every hparam is read by what trains or by the model where its condition holds: what reads it is recorded."""
+"""The training code or the model reads every hparam whose condition holds, as recorded reads show."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ from t2t_ext.training.state import TrainingState
 from t2t_ext.training.step import TrainStep
 
 OF_TRAINING = set(HParams.names())
-BY_THE_DATA = {"feature_positions", "sb_loss_on_pseudo", "target_direction"}  # of which there are none here
+BY_THE_DATA = {"feature_positions", "sb_loss_on_pseudo", "target_direction"}  # these tests have no data
 FIRST = list({case.model: case for case in reversed(CASES)}.values())
 
 
 def recorded(hparams):
-    """The same hparams, with the set of the fields that have been read of them."""
+    """Returns a copy of the hparams and the set of the fields that have been read from the copy."""
     read = set()
 
     class Recorded(type(hparams)):
@@ -37,7 +37,7 @@ def recorded(hparams):
 
 
 def unread(hparams, read, names):
-    """The fields that were not read, though their conditions hold and another value is not refused."""
+    """Returns the fields that were not read although their conditions hold and another value is allowed."""
     found = {name for name in names if name not in read and not hparams.without_effect([name])}
     return {name for name in found if any(is_allowed(hparams, name, value) for value in other_values(hparams, name))}
 
@@ -71,7 +71,7 @@ def test_models_read_what_has_an_effect(case):
     assert unread(hparams, read, set(hparams.names()) - OF_TRAINING - BY_THE_DATA) == set()
 
 
-# A schedule and an optimizer each -> overrides; together they read every field of HParams.
+# Overrides, each with a schedule and an optimizer; together they read every field of HParams.
 TRAININGS = [
     "batch_shapes=static,simcut_alpha=3,learning_rate_schedule=constant*legacy*exp_decay,average_last=2",
     "optimizer=adafactor,optimizer_adafactor_beta1=0.9,ema_decay=0.9,r_drop_alpha=5,clip_grad_norm=1",

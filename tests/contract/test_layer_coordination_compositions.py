@@ -1,4 +1,4 @@
-"""Layer-wise coordination with one thing changed, with dual contextual modules, and in both directions."""
+"""Layer-wise coordination keeps the contract with one change, with dual contextual modules, and in both directions."""
 
 import pytest
 from composition_checks import built, check_every_weight, check_steps, check_what_is_seen
@@ -6,7 +6,7 @@ from composition_checks import built, check_every_weight, check_steps, check_wha
 POST_NORM = {"layer_preprocess_sequence": "none", "layer_postprocess_sequence": "dan"}
 ONE_WAY, BOTH_WAYS = "layer_coordination", "synchronous_layer_coordination"
 SETTINGS = {
-    # Table 3's rows, each by itself.
+    # The ablations of table 3, one at a time.
     "no_sharing": (ONE_WAY, {"lwc_share_weights": False}),
     "no_mixed_attention": (ONE_WAY, {"lwc_mixed_attention": False}),
     "no_side_embedding": (ONE_WAY, {"lwc_side_embedding": False}),
@@ -39,7 +39,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def composed(request):
-    """A model with random weights."""
+    """Gives a model with random weights."""
     from t2t_ext import registry
 
     name, changes = SETTINGS[request.param]
@@ -59,7 +59,10 @@ def test_every_weight_has_a_gradient(composed):
 
 
 def test_the_neighborhoods_of_both_sides():
-    """f = 4: the source's has one position more on the right, the target's ends at the position; none crosses over."""
+    """With f = 4 the source's window has one more position on the right, the target's window ends at the position.
+
+    No window contains positions of the other side.
+    """
     import numpy as np
     import tensorflow as tf
 
@@ -77,7 +80,7 @@ def test_the_neighborhoods_of_both_sides():
         return np.concatenate([source[0, :2], target[0, :2]], axis=1)  # the first half of the heads
 
     before = local_keys(rows)
-    seen = np.zeros([11, 11], bool)  # by the row, of the column
+    seen = np.zeros([11, 11], bool)  # [row, column]: the row sees the column
     for column in range(11):
         changed = rows.copy()
         changed[column] += 1.0
@@ -89,7 +92,7 @@ def test_the_neighborhoods_of_both_sides():
 
 @pytest.mark.parametrize("blind", [None, "local", "global"])
 def test_attention_dropout_is_of_both_attentions_and_both_sides(blind):
-    """Every row of either side is another one in training, by either attention alone, too."""
+    """Attention dropout changes every row of both sides, even if only one of the two attentions has an effect."""
     import numpy as np
     import tensorflow as tf
 

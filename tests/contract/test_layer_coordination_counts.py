@@ -1,14 +1,17 @@
-"""Parameters of layer-wise coordination: the paper's, and those of the equations."""
+"""Models with layer-wise coordination have as many parameters as the paper and the equations say."""
 
 import pytest
 from test_parameter_counts import counted, formula
 
-WORDS = 31_345  # He et al. 2018: "about 31K"; with one matrix of so many rows the counts are the paper's
+WORDS = 31_345  # He et al. 2018: "about 31K"; with one matrix of this many rows the counts are the paper's
 MODEL = "layer_coordination"
 
 
 def equations(hparams, vocabulary):
-    """One matrix, N layers of attention, feed-forward and two norms (2 N without sharing), the sides' vectors."""
+    """Counts one embedding matrix, N layers (2 N without sharing) and the sides' vectors by the equations.
+
+    A layer has attention, feed-forward and two norms.
+    """
     d, f = hparams.hidden_size, hparams.filter_size
     layer = 4 * d * d + (4 * d if hparams.projection_bias else 0) + 2 * d * f + f + d + 2 * 2 * d
     layers = hparams.num_hidden_layers + (0 if hparams.lwc_share_weights else hparams.encoder_layers)
@@ -23,11 +26,11 @@ def equations(hparams, vocabulary):
         # Table 3.
         ("small", "19.07"),
         ("small_no_sharing", "19.07"),
-        ("small_no_sharing_input", "18.28"),  # without a seventh layer of the source, which nothing reads
+        ("small_no_sharing_input", "18.28"),  # without a seventh source layer, which nothing would read
         ("small_no_mixed_attention", "19.07"),
         ("small_no_side_embedding", "19.07"),
         ("small_no_positions", "19.07"),
-        # Table 4, by formula.
+        # Table 4, counted by formula.
         ("small_10_layers", "15.91"),
         ("small_18_layers", "22.22"),
         ("small_22_layers", "25.38"),
@@ -39,13 +42,13 @@ def test_published_counts_of_layer_coordination(name, millions):
     hparams = registry.hparams(f"{MODEL}_{name}")
     count = equations(hparams, WORDS)
     assert f"{count / 1e6:.2f}" == millions
-    if name == "small" or "sharing" in name:  # what the others differ in is counted below, on fewer layers
+    if name == "small" or "sharing" in name:  # the others' differences are counted below, with fewer layers
         assert counted(hparams, WORDS, WORDS, True, MODEL) == count
 
 
 @pytest.mark.parametrize("layers", [4, 6, 8, 10])
 def test_as_large_as_the_baseline(layers):
-    """Table 4: 10, 14, 18 and 22 layers against a Transformer of 4+4, 6+6, 8+8 and 10+10."""
+    """Models of 10, 14, 18 and 22 layers are as large as Transformers of 4+4, 6+6, 8+8 and 10+10 (table 4)."""
     from t2t_ext import registry
 
     baseline = registry.hparams("transformer_iwslt_small").replace(num_hidden_layers=layers)
@@ -81,8 +84,9 @@ def test_growth_of_layer_coordination(changes, growth):
     assert counted(plain.replace(**changes), 100, 100, True, MODEL) == equations(plain, 100) + growth
 
 
-# A module has (2 f + 4) d^2 more than attention, and vectors: b^r of 2 d, the norm of l_c of 2 d, b_z of d; with biases
-# in the projections, of q, k, v twice instead of q, k, v, output once, another 2 d. Of two stacks both may have them.
+# A module has (2 f + 4) d^2 more than attention, and the vectors b^r (2 d), the norm of l_c (2 d) and b_z (d). With
+# projection biases it has another 2 d: those of q, k, v twice instead of q, k, v, output once. Both stacks may have
+# modules.
 @pytest.mark.parametrize(
     ("changes", "taps", "modules", "biases"),
     [
@@ -112,7 +116,7 @@ def test_growth_by_dual_contextual_modules(changes, taps, modules, biases):
     ],
 )
 def test_both_directions_have_the_weights_of_one(changes, growth):
-    """And what Zhou et al. (2019) add to a Transformer: a lambda that is trained, or gates."""
+    """Both directions share one direction's weights; only trainable lambdas or gates (Zhou et al. 2019) are added."""
     from t2t_ext import registry
 
     hparams = registry.hparams("synchronous_layer_coordination_tiny").replace(**changes)
@@ -120,7 +124,7 @@ def test_both_directions_have_the_weights_of_one(changes, growth):
 
 
 def test_the_big_model_is_as_large_as_the_baseline():
-    """14 layers of 12 d^2 are six of 12 d^2 and six of 16 d^2; with the width as printed there is a third less."""
+    """14 layers of 12 d^2 are as large as six of 12 d^2 and six of 16 d^2; with the printed width, a third smaller."""
     from t2t_ext import registry
 
     baseline = formula(registry.hparams("transformer_big_he2018"), 0, 0, True)
@@ -138,7 +142,7 @@ def test_the_big_model_is_as_large_as_the_baseline():
     ],
 )
 def test_counts_of_the_context_gate(changes, millions):
-    """Section 5.4: 19.08M. A layer's gate has 2 d inputs and one output for each head, or for each channel."""
+    """A gate adds 2 d inputs and one output per head, or per channel, to each decoder layer (section 5.4: 19.08M)."""
     from t2t_ext import registry
 
     hparams = registry.hparams("context_gate_transformer_small").replace(**changes)

@@ -1,4 +1,4 @@
-"""Mixed attention as the search and the alignments read it: its part on the source, as a distribution."""
+"""The search and the alignments read the source part of mixed attention, normalized to a distribution."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_coverage_and_alignments_read_the_part_on_the_source(tiny_encoder):
 
 
 def test_alignments_find_modules_and_both_directions():
-    """A module's two attentions are one of twice as many heads; of two directions, it is the one that looks."""
+    """Alignments read a module's two attentions as one with twice the heads, and the chosen direction's attention."""
     from t2t_ext import registry
     from t2t_ext.translation.alignment import AlignmentConfig, source_attention
 
@@ -67,9 +67,10 @@ def test_alignments_find_modules_and_both_directions():
     ],
 )
 def test_states_of_the_source_are_what_the_next_layer_reads(shared, changes):
-    """Of one stack layer i + 1 makes its keys of them, of two stacks the target's layer i, or i + 1 that of inputs.
+    """The source states are those from which the next reader makes its keys.
 
-    The last are normalized.
+    With one stack, layer i + 1 reads state i. With two stacks, target layer i reads it, or target layer i + 1 with
+    ``lwc_source=input``. The last states are normalized.
     """
     from t2t_ext import registry
 

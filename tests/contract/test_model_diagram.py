@@ -1,4 +1,4 @@
-"""The diagram of a model says what its parts are, for every registered model and for a user's own."""
+"""The diagram of a model names its parts, for every registered model and for a user's own model."""
 
 from xml.etree import ElementTree
 
@@ -6,7 +6,7 @@ import pytest
 from contract_cases import CASES, VOCAB, Case, model_of
 
 SVG = "{http://www.w3.org/2000/svg}"
-# Model -> what its diagram in text must have, in the first setting of the contract suite.
+# Model -> texts that its text diagram must contain, in the model's first setting of the contract suite.
 EXPECTED = {
     "asynchronous_transformer": ["backward decoder, target, right to left (Zhang et al. 2018)",
                                  "attention to the backward states (Zhang et al. 2018)  added"],
@@ -33,7 +33,7 @@ def diagram(model, title="model"):
 
 
 def test_every_parameter_counts_once(case):
-    """So that no part of a model is left out of its diagram; nothing is left that no stack has."""
+    """The diagram counts every parameter once, so no part of the model is missing, and every part is in a stack."""
     found = diagram(model_of(case))
     total = sum(part.parameters for stack in found.stacks for part in (*stack.before, *stack.after))
     groups = [group for stack in found.stacks for group in stack.groups]
@@ -58,7 +58,10 @@ def test_text(name):
     ("source", "says", "read"), [("output", "e_i", "1 2 3"), ("input", "e_(i-1), layer 1", "- 1 2")]
 )
 def test_which_layer_of_the_source_a_stack_of_the_targets_own_reads(source, says, read):
-    """Of inputs there is none for the first layer, and no more layers than the source has."""
+    """The diagram shows which source layer a separate target stack reads.
+
+    If it reads the source layers' inputs, the first target layer reads no layer, and the last source layer is missing.
+    """
     from t2t_ext import registry
     from t2t_ext.analysis.diagram.svg import diagram_svg
     from t2t_ext.analysis.diagram.text import diagram_text
@@ -103,7 +106,7 @@ def test_a_transformer_has_nothing_that_is_marked():
 
 
 def test_svg_is_valid_and_nothing_lies_outside_or_across(case):
-    """Boxes of one depth do not overlap, and text is inside of the picture."""
+    """The SVG is valid, its boxes are inside the picture and do not overlap, and its texts are inside the picture."""
     from t2t_ext.analysis.diagram.svg import diagram_svg
 
     root = ElementTree.fromstring(diagram_svg(diagram(model_of(case), "<a> & 'b'")))
@@ -133,7 +136,7 @@ def test_svg_is_valid_and_nothing_lies_outside_or_across(case):
 
 
 def test_parts_of_ones_own_are_named():
-    """By the nearest class that is known, and by their own."""
+    """The diagram names a user's own parts by their class and, if there is one, by the nearest known class."""
     from t2t_ext import registry
     from t2t_ext.analysis.diagram.svg import diagram_svg
     from t2t_ext.analysis.diagram.text import diagram_text

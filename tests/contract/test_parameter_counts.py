@@ -1,4 +1,4 @@
-"""The registered sets have as many parameters as their equations say."""
+"""Models with the registered hparams sets have as many parameters as their equations say."""
 
 import dataclasses
 
@@ -7,17 +7,17 @@ import pytest
 # Counted by hand for a joint vocabulary of 32,768 (embeddings shared with the softmax) from Vaswani et al. (2017),
 # section 3. transformer_base: an encoder layer has 4 x 512^2 (attention without biases) + 2 x 512 x 2048 + 2048 + 512
 # (feed-forward) + 2 x 2 x 512 (norms) = 3,150,336; a decoder layer has 8 x 512^2 + the same + 3 x 2 x 512 = 4,199,936;
-# six of each, two last norms of 1,024, the embeddings and 32 target spaces:
+# six of each, two final norms of 1,024, the embeddings and 32 target spaces:
 BY_HAND = {
     "transformer_base": 6 * 3_150_336 + 6 * 4_199_936 + 2_048 + 32_768 * 512 + 32 * 512,
-    "transformer_base_v1": 6 * 3_150_336 + 6 * 4_199_936 + 32_768 * 512 + 32 * 512,  # post-norm: no last norms
+    "transformer_base_v1": 6 * 3_150_336 + 6 * 4_199_936 + 32_768 * 512 + 32 * 512,  # post-norm: no final norms
     "transformer_big": 6 * 12_592_128 + 6 * 16_788_480 + 4_096 + 32_768 * 1024 + 32 * 1024,
 }
 JOINT = 32_768
 
 
 def formula(hparams, source_vocab, target_vocab, joint):
-    """How many numbers a Transformer learns."""
+    """Returns the number of trainable parameters of a Transformer by formula."""
     d, f = hparams.hidden_size, hparams.filter_size
     keys = hparams.attention_key_channels or d
     values = hparams.attention_value_channels or d
@@ -30,7 +30,7 @@ def formula(hparams, source_vocab, target_vocab, joint):
     stacks += hparams.decoder_layers * (2 * attention + feed_forward + 3 * norm)
     if hparams.layer_preprocess_sequence == "n":
         stacks += 2 * norm
-    # Ampomah et al. (2021): a module has this much more than self-attention, with keys and values of width d.
+    # Ampomah et al. (2021): what a module has in addition to self-attention, with keys and values of width d.
     modules = len(hparams.dual_encoder_layers) + len(hparams.dual_decoder_layers)
     stacks += modules * ((2 * hparams.dc_kernel_size + 4) * d * d + (5 + 2 * biases) * d)
     if hparams.shared_embedding_and_softmax_weights:
@@ -42,7 +42,7 @@ def formula(hparams, source_vocab, target_vocab, joint):
 
 
 def counted(hparams, source_vocab, target_vocab, joint, model="transformer"):
-    """The model's own count; in a graph, where variables are declared but never filled, whatever their initializers."""
+    """Returns the model's own count; a graph declares the variables without filling them, whatever the initializers."""
     import keras
     import tensorflow as tf
 
@@ -63,7 +63,7 @@ def counted(hparams, source_vocab, target_vocab, joint, model="transformer"):
 
 
 def transformer_sets():
-    """Names of the registered sets of the plain Transformer."""
+    """Returns the names of the registered hparams sets of the plain Transformer."""
     from t2t_ext import registry
     from t2t_ext.config.hyperparameters import TransformerHParams
 
@@ -86,7 +86,7 @@ def test_every_registered_set():
 
     names = transformer_sets()
     assert {"transformer_base", "transformer_iwslt_4layer"} <= set(names)
-    # Sets that differ in training alone have the same variables; a model is declared once for all of them.
+    # Sets that differ only in training have the same variables, so one model is declared for all of them.
     of_training = {field.name for field in dataclasses.fields(HParams)}
     of_training |= {"layer_prepostprocess_dropout", "attention_dropout", "relu_dropout"}
     seen = set()
@@ -153,7 +153,7 @@ def test_no_parameter_more_than_a_transformer(name, fusion):
     assert counted(hparams, 1000, 1000, True, SYNCHRONOUS) == formula(hparams, 1000, 1000, True)
 
 
-# Per layer with SBAtt: (2 * 32)^2 for a head of width 32, (2 * 128)^2 for all of width 128; 1 or 128 lambdas.
+# Per layer with SBAtt: (2 * 32)^2 for a head of width 32, (2 * 128)^2 for the whole width of 128; 1 or 128 lambdas.
 @pytest.mark.parametrize(
     ("changes", "growth"),
     [
@@ -176,11 +176,11 @@ SEPARATE = {"shared_embedding_and_softmax_weights": False}
 @pytest.mark.parametrize(
     ("name", "changes", "joint", "millions"),
     [
-        # Zhou et al. 2019, table 6: 207.8M, for 30,720 rows one matrix for both vocabularies and the softmax.
-        ("big_original", {}, True, "207.85"),  # with the 32 target spaces of 1,024 numbers, of which one is used
-        ("big_printed", {}, True, "207.81"),  # as transformer_big_zhou2019
+        # Zhou et al. 2019, table 6: 207.8M, with one matrix of 30,720 rows for both vocabularies and the softmax.
+        ("big_original", {}, True, "207.85"),  # with 32 target spaces of 1,024 parameters, of which one is used
+        ("big_printed", {}, True, "207.81"),  # like transformer_big_zhou2019
         ("big_printed", {}, False, "239.27"),
-        ("big", {}, True, "207.75"),  # pre-norm: two last norms more than post-norm
+        ("big", {}, True, "207.75"),  # pre-norm: two final norms more than post-norm
         ("big", {"layer_preprocess_sequence": "none", "layer_postprocess_sequence": "dan"}, True, "207.74"),
         ("big", {}, False, "239.20"),
         ("big", SEPARATE, False, "270.66"),
@@ -195,7 +195,7 @@ def test_published_counts_of_synchronous_decoding(name, changes, joint, millions
 
 
 def test_the_names_are_a_transformers():
-    """So that a run of a Transformer can be the start of one of these."""
+    """Variables have the Transformer's names and shapes, so that a run can start from a trained Transformer."""
     from t2t_ext import registry
 
     for name in ("test", "tiny_original"):
@@ -213,7 +213,7 @@ def test_the_names_are_a_transformers():
 @pytest.mark.parametrize(
     ("name", "changes", "millions"),
     [
-        # Zhou et al. 2019, table 6: 333.8M. The Transformer's 207.8M, six decoder layers more and six attentions more.
+        # Zhou et al. 2019, table 6: 333.8M. The Transformer's 207.8M, six more decoder layers and six more attentions.
         ("big", {"projection_bias": True}, "333.8"),
         ("big", {}, "333.7"),
         ("tiny", {"num_encoder_layers": 1, "num_decoder_layers": 3}, None),

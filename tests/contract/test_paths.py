@@ -1,4 +1,4 @@
-"""All ways to translate agree: whatever the batch, the order and the way round, a line has one result."""
+"""All ways to translate agree: a line's result depends neither on batch or order nor on the interface."""
 
 import itertools
 import random
@@ -11,24 +11,24 @@ TIE = 1e-4  # hypotheses whose scores are closer than this may change places
 
 @pytest.fixture(scope="module")
 def lines(toy_corpus):
-    """Lines of many lengths, some of characters that the encoder has never seen, some empty."""
+    """Gives lines of many lengths; some have characters that the encoder has never seen, one is empty."""
     texts = [source for source, _ in toy_corpus.dev[:17]]
     return [*texts, "", "the", "ÄΩ漢字 🙂", "cat " * 12, texts[0], "  two  blanks ", "."]
 
 
 def limit_of(encoder, line, ratio=1.5, offset=20):
-    """The most tokens that a line may get: its subwords times the ratio, plus the offset."""
+    """Returns the most tokens of a line's translation: the line's subwords times the ratio, plus the offset."""
     return int(ratio * len(encoder.encode(line))) + offset
 
 
 def equal_but_for_ties(one, other):
-    """Two results of `translate` for the same lines."""
+    """Asserts that two results of `translate` for the same lines agree, except for ties."""
     for first, second in zip(one, other, strict=True):
         assert len(first) == len(second)
         for a, b in zip(first, second, strict=True):
             assert a.score == pytest.approx(b.score, abs=TIE)
         if [a.text for a in first] != [b.text for b in second]:
-            # Allowed only where neighbors tie, or the last place is disputed.
+            # Allowed only if neighbors tie.
             scores = [a.score for a in first]
             gaps = [abs(x - y) for x, y in itertools.pairwise(scores)]
             assert gaps, "the only hypothesis differs and its score was no tie"
@@ -46,7 +46,7 @@ def translated(nbest, lines):
 
 
 def test_outputs_vary(translated):
-    """Otherwise everything below would hold for a translator that always says the same."""
+    """Translations vary; otherwise the tests below would pass for a translator with always the same output."""
     assert len({hypotheses[0].text for hypotheses in translated}) > len(translated) // 2
     assert len({hypotheses[0].length for hypotheses in translated}) > 3
 
@@ -126,7 +126,7 @@ def test_other_limits_hold(make_translator, lines, tiny_encoder, options):
 
 @pytest.mark.parametrize("penalty", [{}, {"length_penalty": "len_power", "alpha": 1.0}])
 def test_the_score_of_a_translation_is_its_forced_score(make_translator, lines, penalty):
-    """By the very ids that the search chose; a text may be tokenized into other subwords."""
+    """Scoring the ids that the search chose gives the search's score; the text might be split into other subwords."""
     translator = make_translator(beam_size=4, num_hypotheses=2, **penalty)
     checked = 0
     for line, hypotheses in zip(lines, translator.translate(lines), strict=True):
@@ -142,14 +142,14 @@ def test_the_score_of_a_translation_is_its_forced_score(make_translator, lines, 
 
 
 def log_softmax(logits):
-    """Over the last axis, in float64."""
+    """Returns the log-softmax over the last axis, in float64."""
     logits = logits.astype(np.float64)
     top = logits.max(-1, keepdims=True)
     return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
 
 
 def ids_of(encoder, texts):
-    """int32 [rows, longest], every row with EOS."""
+    """Returns the ids of the texts, int32 [rows, longest], with EOS in every row."""
     rows = [[*encoder.encode(text), 1] for text in texts]
     ids = np.zeros([len(rows), max(map(len, rows))], np.int32)
     for row, values in zip(ids, rows, strict=True):

@@ -1,4 +1,4 @@
-"""Views of the source go together with decoders of both directions, convolutions and a second decoder."""
+"""Views of the source work together with decoders of both directions, convolutions and a second decoder."""
 
 import pytest
 from composition_checks import built, check_every_weight, check_steps, check_what_is_seen
@@ -17,7 +17,7 @@ COMPOSITIONS = {
 
 @pytest.fixture(scope="module", params=COMPOSITIONS)
 def composed(request):
-    """A model with random weights."""
+    """Gives a model with random weights."""
     from t2t_ext import registry
 
     name, changes = COMPOSITIONS[request.param]
@@ -30,6 +30,6 @@ def test_step_by_step_equals_all_at_once(composed):
 
 
 def test_no_future_no_padding_and_every_weight(composed):
-    """Nothing is seen that must not be; and every view, norm and attention has a gradient."""
+    """Logits depend neither on the future nor on padding, and every view, norm and attention has a gradient."""
     check_what_is_seen(composed)
     check_every_weight(composed)

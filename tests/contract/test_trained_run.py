@@ -1,4 +1,4 @@
-"""A trained run from its directory: the translator of its checkpoint, alone and exported."""
+"""A trained run, loaded from its directory: what it has learned and the translators of its checkpoints."""
 
 import json
 
@@ -14,7 +14,7 @@ def test_the_run_has_learnt_something(trained_run):
 
 
 def test_the_translator_of_a_run_is_that_of_its_checkpoint(trained_run, toy_corpus):
-    """Loading by name gives what building the model by hand and assigning the checkpoint's arrays gives."""
+    """A translator loaded from the run equals one with a model built by hand and the checkpoint's arrays."""
     from t2t_ext import registry
     from t2t_ext.models.seq2seq import build_model
     from t2t_ext.runs import checkpoints

@@ -1,10 +1,10 @@
-"""Trains a tiny model for some steps on N replicas and writes what came out; run by test_replicas.py.
+"""Trains a tiny model for some steps on N replicas and writes the results; run by test_replicas.py.
 
-What a case with an inf writes has the weights and the state before and after that step, too.
+A case with ``inf_at`` also writes the weights and the state before and after that step.
 
 python replica_program.py OUT_DIR '{"case": {"replicas": 2, "hparams": "...", "steps": 3, "inf_at": [step, replica]}}'
 
-All cases of a call have as many replicas; with TF_CONFIG set, those of all workers.
+All cases of a call must have the same number of replicas; with TF_CONFIG set, it counts the replicas of all workers.
 """
 
 import json
@@ -22,9 +22,9 @@ def logical_devices(count):
 
 
 def global_batch(step, sides=1, rows=8, length=9, vocab_size=50):
-    """One of two batches of different lengths, with rows of padding only at the end, as short batches have.
+    """Returns one of two batches with sentences of different lengths and, like short batches, a last row of padding.
 
-    With two targets a sentence, loss is taken on one of them alone in half of the rows.
+    With two targets per sentence, half of the rows have labels only for one of them.
     """
     rng = np.random.default_rng(step % 2)
     batch = {}
@@ -54,7 +54,7 @@ def make_strategy(replicas):
 
 
 def train(strategy, out, case):
-    """Trains as a case says and writes first gradients, losses, norms, weights and state."""
+    """Trains with a case's settings and writes first gradients, losses, norms, weights and state to ``out``."""
     import keras
 
     from t2t_ext import registry

@@ -1,4 +1,4 @@
-"""N replicas compute what one computes: logical CPU devices in one process, and two worker processes."""
+"""N replicas (logical CPU devices in one process, or two worker processes) compute the same as one replica."""
 
 import json
 import os
@@ -13,14 +13,14 @@ import replica_program
 
 PROGRAM = pathlib.Path(__file__).with_name("replica_program.py")
 CLIPPED = "clip_grad_norm=0.3,ema_decay=0.9"
-# Sides of different lengths, so that replicas have different shares of their tokens; the tag is a label, too.
+# The sides have different lengths, so that replicas have different numbers of tokens; the tag is also a label.
 TWO_SIDED = {"model": "synchronous_transformer", "hparams": "predict_tag=true,sb_lambda=0.8", "steps": 3}
 SCHEDULE_FREE = {
     "schedule": "learning_rate_schedule=constant*linear_warmup",
     "hparams": "optimizer=schedule_free_adam_w",
     "steps": 3,
 }
-# Every word is hidden in the second pass: masks are those of a replica and slice otherwise.
+# The second pass hides every word, because random masks would depend on replica and slice.
 SIMCUT = "simcut_alpha=3,simcut_probability=0.9999999,average_last=2,average_every=1"
 CASES = {
     "one": {"replicas": 1, "hparams": CLIPPED, "steps": 20},
@@ -69,18 +69,18 @@ def finish(process):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Case -> arrays by name."""
+    """Gives the results of the usual cases: case -> arrays by name."""
     return computed(CASES, tmp_path_factory.mktemp("replicas"))
 
 
 @pytest.fixture(scope="module")
 def more_results(tmp_path_factory):
-    """Those of the slow cases."""
+    """Gives the results of the slow cases: case -> arrays by name."""
     return computed(SLOW_CASES, tmp_path_factory.mktemp("replicas"))
 
 
 def computed(cases, directory):
-    """Case -> arrays by name. All that have several replicas in one process; one replica needs none of its own."""
+    """Returns case -> arrays by name; another process computes all cases with several replicas, this one the rest."""
     process = start(directory, {name: case for name, case in cases.items() if case["replicas"] > 1})
     for name, case in cases.items():
         if case["replicas"] == 1:
@@ -91,7 +91,7 @@ def computed(cases, directory):
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
-    """What four replicas compute."""
+    """Gives the arrays by name that four replicas compute."""
     directory = tmp_path_factory.mktemp("four")
     finish(start(directory, {"four": {"replicas": 4, "hparams": CLIPPED, "steps": 20}}))
     return dict(np.load(directory / "four.npz"))
@@ -106,14 +106,14 @@ def assert_same(one, many):
     np.testing.assert_allclose(many["losses"], one["losses"], rtol=1e-5)
     np.testing.assert_allclose(many["norms"], one["norms"], rtol=1e-3)
     np.testing.assert_allclose(many["state/metrics/window"], one["state/metrics/window"], rtol=1e-3)
-    # Those of layers, too, are of the gradient of all replicas, before it is clipped.
+    # The norms of layers are also those of the whole gradient of all replicas before clipping.
     np.testing.assert_allclose(many["state/metrics/gradient_norms"], one["state/metrics/gradient_norms"], rtol=1e-3)
 
 
 def test_replicas_with_clipping_are_one(results):
     one = results["one"]
     assert one["losses"][-1] < one["losses"][0]
-    assert one["norms"].max() > 0.3  # so the clipping does something
+    assert one["norms"].max() > 0.3  # so clipping has an effect
     assert_same(one, results["two"])
 
 

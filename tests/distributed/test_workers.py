@@ -1,4 +1,4 @@
-"""The trainer's command on two worker processes: one is killed, one gets a signal, and what comes out is the same."""
+"""The trainer with two worker processes gives the same run after a signal or a kill and stops all workers together."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ PATIENCE = 240  # seconds for a start on a busy machine
 
 
 class Job:
-    """Two trainers that work together."""
+    """Two trainer processes that train one run together."""
 
     def __init__(self, data, run, *changes):
         ports = []
@@ -63,14 +63,14 @@ class Job:
             time.sleep(0.005)
 
     def ends(self, seconds=PATIENCE):
-        """Exit statuses; both must have ended within the time."""
+        """Returns the exit statuses of both processes, which must end within the given seconds."""
         deadline = time.monotonic() + seconds
         return [process.wait(timeout=max(deadline - time.monotonic(), 0.01)) for process in self.processes]
 
 
 @pytest.fixture
 def start(toy_data):
-    """Function (run, flags) -> a Job; what is left of them is killed at the end."""
+    """Gives a function (run, flags) -> Job; processes that still run at the end of the test are killed."""
     with contextlib.ExitStack() as stack:
 
         def call(run, *changes):
@@ -108,11 +108,11 @@ def test_a_signal_and_a_kill_change_nothing(start, tmp_path):
 
     job = start(run)
     job.wait_for(f"step {EVALUATED + 40}:")
-    assert f"dev set at step {EVALUATED}:" in job.log()  # made up for, as the chief decided
+    assert f"dev set at step {EVALUATED}:" in job.log()  # the chief decided to make up for this evaluation
     job.processes[1].kill()
     assert job.ends(60) == [75, -signal.SIGKILL], job.log()
     message = job.log().strip().splitlines()[-1]
-    # Whichever notices first: the collective operation that breaks off, or the thread that asks for signs of life.
+    # Either the aborted collective operation or the heartbeat thread notices first.
     found = re.match(r"error: Worker 1 \((.+?)\) (is gone|has sent no heartbeat for 10 s) \(", message)
     assert found, message
     assert found[1] == job.addresses[1]
@@ -143,7 +143,7 @@ def test_a_chief_that_is_killed_and_a_worker_that_stands_still_are_noticed(start
     assert job.processes[0].wait(60) == 75
     assert "Worker 1" in job.log()
 
-    # The chief computes alone, and no collective operation tells it.
+    # While the chief evaluates alone, no collective operation can tell it that the worker is gone.
     job = start(tmp_path / "three", "--local_eval_frequency=20", "--worker_timeout=2", "--eval_bleu_sentences=0")
     job.wait_for("saved ")
     job.processes[1].kill()
