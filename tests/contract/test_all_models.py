@@ -72,7 +72,7 @@ def test_no_position_sees_its_future(model):
 
 
 def test_every_past_token_and_every_source_token_matters(model):
-    """Every past token and every source token affects the logits, with two sides those of both.
+    """Every past token and every source token affects the logits, of both sides if there are two.
 
     Otherwise the checks above would also hold for a model that ignores its inputs.
     """
@@ -101,7 +101,7 @@ def test_every_past_token_and_every_source_token_matters(model):
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_a_side_that_has_ended_is_seen_as_it_was(case, steps):
-    """Steps whose partner has ended, so its columns no longer grow, equal whole sequences of unequal lengths."""
+    """With a partner that has ended and gets no more columns, steps equal whole sequences of unequal lengths."""
     model = model_of(case)
     if model.directions == 1:
         pytest.skip("writes in one direction")

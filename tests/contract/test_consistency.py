@@ -7,7 +7,7 @@ from random_weights import random_arrays
 
 NO_DROPOUT = {"layer_prepostprocess_dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
 FIRST = [Case(model, next(iter(settings))) for model, settings in SETTINGS.items()]
-SIZE = 5  # of feature vectors
+SIZE = 5  # width of feature vectors
 
 
 def objective_of(model, batch, hparams, seed=(1, 2)):

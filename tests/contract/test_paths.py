@@ -46,7 +46,7 @@ def translated(nbest, lines):
 
 
 def test_outputs_vary(translated):
-    """Translations vary; otherwise the tests below would pass for a translator with always the same output."""
+    """Translations vary; otherwise the tests below would also pass for a translator with constant output."""
     assert len({hypotheses[0].text for hypotheses in translated}) > len(translated) // 2
     assert len({hypotheses[0].length for hypotheses in translated}) > 3
 

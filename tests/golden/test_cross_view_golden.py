@@ -62,7 +62,7 @@ def test_logits_and_attention(setting):
 
 @pytest.mark.parametrize("setting", ["fma_soft", "fma_scalar_hard", "ama_soft", "ama_one_for_all"])
 def test_matching_attention_begins_as_the_mean_of_the_layers(setting):
-    """Before the first step, R_i is the mean of e_1 to e_N."""
+    """Before the first training step, R_i is the mean of e_1 to e_N."""
     import dataclasses
 
     model, hparams, _ = make(setting)

@@ -26,7 +26,7 @@ def searched_sentences(toy, limits, **config):
 
 @pytest.mark.parametrize(("beam_size", "least"), [(4, 1), (2, 2), (1, 4)])
 def test_a_runaway_hypothesis_goes_on_alone(beam_size, least):
-    """A sentence that never ends continues alone, or with as many others as a matrix product needs rows."""
+    """A sentence that never ends continues alone, or with just enough others for the rows that a product needs."""
     toy = Toy(SENTENCES, 11, seed=1, eos=4.0)
     toy.table[:, 5, :, 1] -= 30  # this one never ends
     found, counts = searched_sentences(toy, [20] * SENTENCES, beam_size=beam_size)

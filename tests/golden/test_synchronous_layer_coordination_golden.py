@@ -65,7 +65,7 @@ def test_every_hypothesis_sees_the_partner_that_it_is_given(setting):
     """With two different hypotheses per direction and crossed partners, logits and cross-attention are as expected."""
     model, numpy_model = make(setting)
     source, none = INPUTS[:1], np.zeros([1, 2, 2], np.int32)
-    words = np.array([[[5, 9], [7, 11]]], np.int32)  # of direction, of rank
+    words = np.array([[[5, 9], [7, 11]]], np.int32)  # [direction, rank]
     state = model.start(source)
     alone = np.tile(np.eye(2, dtype=bool), [1, 2, 1, 1])
     _, state = model.step(none, alone, alone, none, state)
