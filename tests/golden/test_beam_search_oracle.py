@@ -101,7 +101,7 @@ def test_ordinary_beams_agree_with_the_independent_search(kind, wanted, alpha, p
 
 @pytest.mark.parametrize("wanted", [1, 3])
 def test_a_heuristic_stop_agrees_with_the_independent_search(wanted):
-    """The heuristic stop agrees with the independent search; it differs from the exact stop, but never for the better."""
+    """The heuristic stop agrees with the independent search; it differs from the exact stop but is never better."""
     limits = [40, 12, 25, 40, 9, 30]
     toy = Toy(len(limits), 23, seed=5, eos=1.0)
     config = {"beam_size": 4, "num_hypotheses": wanted, "alpha": 1.5}
