@@ -1,6 +1,6 @@
 """Lexical constraints and diverse groups in plain Python: one sentence, one hypothesis and one phrase at a time.
 
-The searches share with numpy_beam_search the model (a function of the prefix), EOS, penalty and Found.
+As in numpy_beam_search, the model is a function of the prefix; EOS, penalty and Found come from there.
 """
 
 from numpy_beam_search import EOS, NEVER, Found, all_sequences, penalty, score_of

@@ -41,7 +41,7 @@ def repeated_ngrams(ids, size, begins, ends, ignored=()):
 
 
 def summary_penalty(coverage, beta):
-    """Returns beta (sum_i max(c_i, 1) - S), where c_i is the attention that word i of S has received."""
+    """Returns beta (sum_i max(c_i, 1) - S), where c_i is the attention that word i of the S words has got."""
     return beta * (sum(max(float(c), 1.0) for c in coverage) - len(coverage))
 
 

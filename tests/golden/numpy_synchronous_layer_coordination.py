@@ -48,7 +48,7 @@ class NumpySynchronousLayerCoordination(NumpyLayerCoordination):
         self.gates, self.lambdas, self.layers = gates, lambdas, layers
 
     def _direction(self, r, x, below, layer, number, real):
-        """Returns one layer's output for direction r, given the layer's inputs x of both directions, [m, D] each."""
+        """Returns one layer's output for direction r, given its inputs x of both directions (two arrays of rows)."""
         n, norm, part = len(below), layer.attention_norm, layer.attention
         own, other = (self._before(x[side], norm) for side in (r, 1 - r))
         heads, name = self.hp.num_heads, f"layer_{number}"
