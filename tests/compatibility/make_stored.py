@@ -31,7 +31,7 @@ COMMON = (
     "layer_prepostprocess_dropout=0.0,attention_dropout=0.0,relu_dropout=0.0,precision=float32,max_length=48,"
     "learning_rate_warmup_steps=40"
 )
-# Folder -> (model, hparams set, overrides). Models with two directions use the problem with pseudo references.
+# Folder -> (model, hparams set, overrides). Models with two target sides use the problem with pseudo references.
 RUNS = {
     "asynchronous": ("asynchronous_transformer", "asynchronous_transformer_test", ""),
     "composed_three": ("composed_transformer", "composed_transformer_test", "synchronous=true,sb_lambda=0.8"),
