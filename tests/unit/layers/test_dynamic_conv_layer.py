@@ -89,7 +89,8 @@ def test_a_thousand_tokens():
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(tf.square(model.features(inputs, targets, training=True)))
     gradients = [g for g in tape.gradient(loss, list(model.named_variables().values())) if g is not None]
-    assert gradients and all(np.isfinite(tf.convert_to_tensor(gradient)).all() for gradient in gradients)
+    assert gradients
+    assert all(np.isfinite(tf.convert_to_tensor(gradient)).all() for gradient in gradients)
     short = model.features(inputs[:, :300], targets[:, :300])
     other = np.concatenate([targets[:, :300], targets[:, :300]], axis=1)
     np.testing.assert_allclose(model.features(inputs[:, :300], other)[:, :300], short, rtol=0, atol=1e-5)
