@@ -21,6 +21,7 @@ from t2t_ext.reporting import figures
 
 _LEVEL = 0.05
 _WIDTH = 150
+_SAME_MINUTES = 0.05  # times of one evaluation, stored twice, agree within this
 BRIEF = 28  # characters of a row's name in the table of the papers' orders, which names two rows in a line
 _NARROW = 24  # the same for tables with many columns
 _FEW_SENTENCES = 30  # groups by length with fewer sentences get no BLEU
@@ -291,7 +292,7 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
     dates = sorted(each["date"] for each in records.values())
     days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     sentences = [
-        f"{len(records)} training{'s' if len(records) > 1 else ''}, {hours:,.1f} hours of updates, {days};",
+        f"{len(records)} result{'s' if len(records) > 1 else ''}, {hours:,.1f} hours of updates, {days};",
         f"{'; '.join(machines)}.",
         f"Early stopping ended all but {', '.join(limit)}." if limit else "",
         f"Not trained yet: {'; '.join(missing)}." if missing else "",
@@ -313,8 +314,19 @@ def _wrapped(text: str) -> str:
 def _own_minutes(record: Record, cell: Record | None) -> float:
     """Returns a training's own minutes, without those of the grid's cell whose run it continued, if it did."""
     own = record["minutes"] - record["minutes_before"]
-    went_on = cell and cell.get("curve") and record.get("curve", [])[: len(cell["curve"])] == cell["curve"]
-    return own - cell["minutes"] if went_on else own
+    return own - (cell["minutes"] - cell["minutes_before"]) if cell and _went_on(record, cell) else own
+
+
+def _went_on(record: Record, cell: Record) -> bool:
+    """Returns whether a training's evaluations begin with all those of a cell, at the same minutes."""
+    began, points = cell.get("curve", []), record.get("curve", [])
+    if not began or len(points) < len(began):
+        return False
+    # A training that is made anew may repeat the scores, but not the times, which are stored rounded.
+    return all(
+        [step, *scores] == [other_step, *other_scores] and abs(minutes - other_minutes) < _SAME_MINUTES
+        for (step, minutes, *scores), (other_step, other_minutes, *other_scores) in zip(began, points, strict=False)
+    )
 
 
 def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

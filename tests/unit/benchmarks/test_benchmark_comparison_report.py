@@ -32,7 +32,11 @@ def test_hours_of_a_cell_that_a_row_goes_on_with_count_once(reports):
     cell = {"minutes": 60.0, "minutes_before": 0.0, "curve": [[500, 30.0, 2.0, 20.0], [1000, 60.0, 1.5, 30.0]]}
     row = {"minutes": 90.0, "minutes_before": 0.0, "curve": [*cell["curve"], [1500, 90.0, 1.4, 31.0]]}
     assert reports._own_minutes(row, cell) == 30
-    anew = {**row, "curve": [[500, 31.0, 2.1, 19.0]]}
+    rounded = {**row, "curve": [[500, 30.006, 2.0, 20.0], *row["curve"][1:]]}
+    assert reports._own_minutes(rounded, cell) == 30
+    with_teachers = [{**each, "minutes_before": 40.0} for each in (row, cell)]  # both learn from the same teachers
+    assert reports._own_minutes(*with_teachers) == 30
+    anew = {**row, "curve": [[500, 31.0, 2.0, 20.0], *row["curve"][1:]]}  # the same scores, another time
     continued = {**row, "minutes_before": 40.0}
     assert [reports._own_minutes(anew, cell), reports._own_minutes(continued, None)] == [90, 50]
 
