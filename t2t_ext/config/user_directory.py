@@ -10,7 +10,7 @@ import pathlib
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from t2t_ext.config.strict_params import changed_in_place
 from t2t_ext.errors import UserError
@@ -40,7 +40,8 @@ def load_copy(path: pathlib.Path, digest: str, load_directory: Callable[[str], o
       load_directory: Function that loads and registers a directory.
 
     Raises:
-      UserError: The copy has been changed or has links, or another run's copy differs but has the same module names.
+      UserError: The copy has been changed or has links, another run's copy differs but has the same module names, or a
+        module fails.
     """
     if digest in _copies:
         return
@@ -54,8 +55,18 @@ def load_copy(path: pathlib.Path, digest: str, load_directory: Callable[[str], o
         )
     _check_same_version(path)
     sys.dont_write_bytecode = True  # the copy must stay as its digest says, without cached bytecode
-    load_directory(str(path))
-    _copies[digest] = path
+    _copies[digest] = path  # before it is loaded: its names may be those of installed packages
+    try:
+        load_directory(str(path))
+    except BaseException as error:
+        del _copies[digest]
+        if not isinstance(error, UserError):
+            raise
+        why = str(error).removeprefix(f"--t2t_usr_dir={path}: ")
+        raise UserError(
+            f"The copy of your modules in the run {path.parents[1]} cannot be used here: {why} If the folder that it "
+            "was made of still works, name that one: --t2t_usr_dir=DIR."
+        ) from error
 
 
 def _check_same_version(path: pathlib.Path) -> None:
@@ -72,17 +83,34 @@ def _check_same_version(path: pathlib.Path) -> None:
 def copy(directory: str, target: pathlib.Path) -> str:
     """Copies a directory's modules, packages and the small files beside them; returns the digest of the copy."""
     source, copied = pathlib.Path(directory), []
-    for folder, folders, names in os.walk(source):
-        inside = pathlib.Path(folder)
-        folders[:] = [name for name in folders if (inside / name / "__init__.py").is_file()]
-        for name in names:
-            file = inside / name
-            small = file.is_file() and (name.endswith(".py") or file.stat().st_size <= _MOST_BYTES)
-            if small and not name.startswith("."):
-                copied.append(target / file.relative_to(source))
-                copied[-1].parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, copied[-1])
+    for file in _copied_files(source):
+        copied.append(target / file.relative_to(source))
+        copied[-1].parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copied[-1])
     return _digest(target, sorted(copied))
+
+
+def digest_of_copy(directory: str) -> str:
+    """Returns the digest that ``copy`` would return."""
+    source = pathlib.Path(directory)
+    return _digest(source, sorted(_copied_files(source)))
+
+
+def _copied_files(folder: pathlib.Path, above: tuple[pathlib.Path, ...] = ()) -> Iterator[pathlib.Path]:
+    """Yields the files of a folder that a run needs, and those of its subfolders that hold modules.
+
+    Subfolders may be links, and need no ``__init__.py``: Python imports from them, too. ``above`` are the resolved
+    folders that the folder is in, since a link may lead back to one of them.
+    """
+    above = (*above, folder.resolve())
+    for entry in folder.iterdir():
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            if entry.resolve() not in above and any(entry.glob("*.py")):
+                yield from _copied_files(entry, above)
+        elif entry.is_file() and (entry.suffix == ".py" or entry.stat().st_size <= _MOST_BYTES):
+            yield entry
 
 
 def _digest(directory: pathlib.Path, entries: Iterable[pathlib.Path]) -> str:
@@ -138,7 +166,8 @@ def _place_in(directories: Iterable[str], error: BaseException) -> str:
     place = ""
     below = tuple(directory + os.sep for directory in directories)
     for frame in traceback.extract_tb(error.__traceback__):
-        if os.path.realpath(frame.filename).startswith(below):
+        # A module may be behind a link in the directory, or be imported by a path with links to the directory.
+        if frame.filename.startswith(below) or os.path.realpath(frame.filename).startswith(below):
             place = f"{frame.filename}:{frame.lineno}"
     return place
 
@@ -217,7 +246,7 @@ def _check_name_is_free(path: str, name: str, file: str, what: str) -> None:
         taken = "Python's standard library"
     elif name in sys.modules:
         taken = getattr(sys.modules[name], "__file__", None) or "a module already imported"
-    else:
+    elif not _in_a_copy(file):  # a copy may be of a package that is installed as well
         spec = importlib.machinery.PathFinder.find_spec(name)
         origin = (spec.origin if spec else None) or ""
         if "site-packages" in origin or "dist-packages" in origin:
@@ -226,6 +255,11 @@ def _check_name_is_free(path: str, name: str, file: str, what: str) -> None:
         raise UserError(
             f"--t2t_usr_dir={path}: the module name {name!r} is taken by {taken}. Rename the {what} {file}."
         )
+
+
+def _in_a_copy(file: str) -> bool:
+    """Returns whether a file is in a copy from a run."""
+    return any(file.startswith(os.path.realpath(path) + os.sep) for path in _copies.values())
 
 
 def _forget(name: str) -> None:

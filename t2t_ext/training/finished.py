@@ -2,6 +2,7 @@
 
 import os
 
+from t2t_ext.config import user_directory
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
@@ -14,8 +15,8 @@ _FOLDERS = ("data_dir", "t2t_usr_dir", "problem_options")  # of a run; may be di
 def message(run: ResolvedRun) -> str:
     """Returns a message if a run is at its ``train_steps`` or beyond and nothing is left to do; otherwise "".
 
-    Something is left to do if a setting changes (such as the metric of the best checkpoint), if another folder must be
-    stored, or if the last evaluation, or what follows it, was interrupted.
+    Something is left to do if a setting changes (such as the metric of the best checkpoint), if another folder or other
+    modules must be stored, or if the last evaluation, or what follows it, was interrupted.
     """
     stored, settings = run.stored, run.settings
     # Workers of TF_CONFIG must connect first: a single one does not know what the others find.
@@ -26,7 +27,7 @@ def message(run: ResolvedRun) -> str:
         return ""
     if run.config.hparams != stored.config_now().hparams:  # such as batches for other devices, which training checks
         return ""
-    if any(getattr(run.config, name) != getattr(stored.config, name) for name in _FOLDERS):
+    if any(getattr(run.config, name) != getattr(stored.config, name) for name in _FOLDERS) or _has_other_modules(run):
         return ""
     step = _last_step(stored)
     if step is None or step < settings.train_steps or not _is_complete(run, stored, step):
@@ -36,6 +37,14 @@ def message(run: ResolvedRun) -> str:
     else:
         where = f"{run.output_dir} is at step {step} already, and --train_steps={settings.train_steps} ends no later"
     return f"{where}: nothing is left to do. Give a larger --train_steps to go on."
+
+
+def _has_other_modules(run: ResolvedRun) -> bool:
+    """Returns whether the user has named a folder of modules of which the run has no copy, or another one."""
+    directory = run.asked.t2t_usr_dir
+    if not directory:
+        return False
+    return user_directory.digest_of_copy(user_directory.absolute(directory)) != run.config.t2t_usr_dir_sha256
 
 
 def _last_step(run: RunDirectory) -> int | None:

@@ -517,6 +517,14 @@ def test_a_problem_that_fails_as_it_is_read_names_file_line_and_sample(tmp_path)
     )
 
 
+def test_an_error_in_a_linked_package_of_a_user_directory_has_a_place(tmp_path):
+    folder = write(tmp_path / "mine", uses_linked="import linked_package_of_mine")
+    write(tmp_path / "elsewhere", __init__="x = 1\n1 / 0")
+    (tmp_path / "mine" / "linked_package_of_mine").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"mine/linked_package_of_mine/__init__.py:2: ZeroDivisionError"):
+        registry.load_user_directory(folder)
+
+
 def test_a_failure_outside_of_the_users_modules_stays_what_it_is(tmp_path):
     class Failing(TranslationProblem):
         def samples(self, split, tmp_dir):

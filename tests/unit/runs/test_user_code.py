@@ -107,6 +107,48 @@ def test_a_package_that_is_named_by_a_link_is_read_under_its_own_name(tmp_path, 
     assert RunDirectory.open(made.path).hparams().window == 7
 
 
+@pytest.mark.parametrize("kind", ["link", "no_init"])
+def test_the_copy_has_all_that_python_imports_from(tmp_path, modules, fresh, kind):
+    inner = tmp_path / "elsewhere" if kind == "link" else modules / "inner"
+    inner.mkdir()
+    (inner / "more.py").write_text("WINDOW = 7")
+    if kind == "link":
+        (inner / "__init__.py").write_text("")
+        (modules / "inner").symlink_to(inner)
+        (inner / "around").symlink_to(modules)
+    with open(modules / "sets.py", "a") as file:
+        file.write("from my_trusted_modules.inner.more import WINDOW\n")
+    registry.load_user_directory(str(modules))
+    (modules / "imported").unlink()
+    config = make_config(t2t_usr_dir=str(modules))
+    made = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
+    assert made.config.t2t_usr_dir_sha256 == user_directory.digest_of_copy(str(modules))
+    shutil.rmtree(modules)
+    fresh()
+    RunDirectory.open(made.path).load_user_code()
+    assert registry.hparams("mine_base").window == 7
+
+
+def test_the_copy_of_an_installed_package_is_imported(run, modules, tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages"
+    shutil.copytree(run.path / "t2t_usr_dir" / modules.name, installed / modules.name)
+    (installed / modules.name / "window.txt").write_text("9")
+    monkeypatch.syspath_prepend(str(installed))
+    run.load_user_code()
+    assert registry.hparams("mine_base").window == 7
+
+
+def test_a_copy_that_cannot_be_imported_is_explained(run, monkeypatch):
+    message = rf"The copy of your modules in the run {run.path} cannot be used here: .*sets.py:\d+: ModuleNotFoundError"
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "dataclasses", None)
+        with pytest.raises(UserError, match=message + r".*name that one: --t2t_usr_dir=DIR"):
+            run.load_user_code()
+    assert not user_directory.named()
+    run.load_user_code()
+    assert registry.hparams("mine_base").window == 7
+
+
 @pytest.mark.parametrize("kind", ["package", "folder"])
 def test_runs_of_different_versions_of_modules_are_told_apart(tmp_path, modules, fresh, kind):
     runs = []

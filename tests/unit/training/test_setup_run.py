@@ -110,10 +110,16 @@ def test_decode_hparams_without_effect_are_refused_unless_the_run_has_them(make,
     assert resolve().decode_hparams.extra_length == resolve(decode_hparams=idle).decode_hparams.extra_length == 50
 
 
-def test_an_edited_set_of_the_users_is_said_to_have_no_effect(resolve, data_dir, tmp_path, monkeypatch, capfd):
+@pytest.fixture
+def own_process(monkeypatch):
+    """Lets a test load a user directory as if it were a process of its own."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(user_directory, "_loaded", [])
     monkeypatch.setattr(registry._hparams, "_entries", dict(registry._hparams._entries))
+
+
+@pytest.mark.usefixtures("own_process")
+def test_an_edited_set_of_the_users_is_said_to_have_no_effect(resolve, data_dir, tmp_path, capfd):
     folder, size = tmp_path / "usr", tmp_path / "size"
     folder.mkdir()
     (folder / "sets_that_are_edited.py").write_text(
@@ -305,6 +311,19 @@ def test_a_run_that_has_made_its_steps_stores_other_folders(make, resolve, files
     assert finished.message(resolve(data_dir=str(data_dir)))
     for other in (resolve(data_dir=str(tmp_path / "copied")), resolve({"train_source": "moved"})):
         assert not finished.message(other)
+
+
+@pytest.mark.usefixtures("own_process")
+def test_a_run_that_has_made_its_steps_stores_other_modules(make, resolve, tmp_path):
+    sets = tmp_path / "usr" / "sets_of_a_finished_run.py"
+    sets.parent.mkdir()
+    sets.write_text("from t2t_ext import registry\n\n@registry.register_hparams\ndef own_set():\n    pass\n")
+    finish(make(t2t_usr_dir=str(sets.parent)))
+    assert finished.message(resolve(t2t_usr_dir=str(sets.parent)))
+    with open(sets, "a") as file:
+        file.write("# edited\n")
+    assert finished.message(resolve())
+    assert not finished.message(resolve(t2t_usr_dir=str(sets.parent)))
 
 
 def test_what_a_kill_left_undone_is_done(make, resolve, monkeypatch):
