@@ -42,10 +42,15 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
 
     command = [sys.executable, "-m", "t2t_ext.bin.experiment", f"--recipe={args.recipe}", f"--work_dir={args.table}"]
     print(" ".join(["t2t_ext-experiment", *command[3:], *others]), flush=True)
+    report_path = args.table / args.recipe / "report.json"
+    before = _written(report_path)
     status = subprocess.run([*command, *others], check=False).returncode
     if status:
         raise SystemExit(f"t2t_ext-experiment ended with {status}; the same command resumes where it stopped.")
-    report = json.loads((args.table / args.recipe / "report.json").read_text(encoding="utf-8"))
+    if _written(report_path) == before:  # --dry_run, --until or --stage
+        print("Nothing is measured: t2t_ext-experiment has written no report.")
+        return
+    report = json.loads(report_path.read_text(encoding="utf-8"))
     systems = {name: next(iter(report["runs"][name].values())) for name in _order(report)}
     start_tensorflow(args.inter_op_parallelism_threads, args.intra_op_parallelism_threads)
     import tensorflow as tf
@@ -66,6 +71,11 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     if importlib.util.find_spec("matplotlib"):
         _draw(rows, path.with_suffix(".png"))
     print(f"{text}\n{args.recipe}.md, .json and .png are in {args.table}")
+
+
+def _written(path: pathlib.Path) -> int | None:
+    """Returns when a file was last written, in nanoseconds; None if it does not exist."""
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 def _order(report: Mapping[str, Any]) -> list[str]:

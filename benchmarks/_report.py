@@ -88,6 +88,32 @@ def write_report(path: str | os.PathLike, content: Mapping[str, Any]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def read_report(path: str | os.PathLike) -> dict[str, Any]:
+    """Returns a report with ``configurations`` that an earlier call of a benchmark has stored (``--compare``).
+
+    Raises:
+      SystemExit: The file cannot be read, or is no such report.
+    """
+    try:
+        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"--compare={path} cannot be read: {error}. Name the --out of an earlier call.") from None
+    if not isinstance(content, dict) or not isinstance(content.get("configurations"), dict):
+        raise SystemExit(f"--compare={path} is no report of this benchmark. Name the --out of an earlier call.")
+    return content
+
+
+def check_names(flag: str, text: str, known: Sequence[str]) -> None:
+    """Checks the comma-separated names that a flag gives.
+
+    Raises:
+      SystemExit: A name is unknown.
+    """
+    for name in text.split(","):
+        if name not in known:
+            raise SystemExit(f"{flag}={text}: {name!r} is none of {', '.join(known)}")
+
+
 def print_table(rows: Iterable[Sequence[Any]]) -> None:
     """Prints rows in aligned columns, numbers to the right; the first row is the heading."""
     table = list(rows)

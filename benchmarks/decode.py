@@ -42,6 +42,8 @@ def main() -> None:
     if args.worker:
         print(json.dumps(_WORKERS[args.worker](args)), file=sys.stdout)
         return
+    _report.check_names("--parts", args.parts, _PARTS)
+    before = _report.read_report(args.compare) if args.compare else None
     lines = args.input.read_text(encoding="utf-8").splitlines()[: args.lines]
     configurations: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(dir=args.work_dir) as name:
@@ -56,8 +58,8 @@ def main() -> None:
                 configurations[title] = _MEASURES[part](args, work)
                 print("  " + _line(configurations[title]), flush=True)
     stored = {"run": str(args.run), "lines": len(lines), "configurations": configurations}
-    if args.compare:
-        stored["ratios"] = _ratios(configurations, json.loads(args.compare.read_text(encoding="utf-8")))
+    if before is not None:
+        stored["ratios"] = _ratios(configurations, before)
         _report.print_table([("ratio to " + args.compare.name, "")] + [list(row) for row in stored["ratios"].items()])
     _report.write_report(args.out, _report.report(stored))
     print(f"written to {args.out}")

@@ -37,6 +37,9 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--title", default="")
     args = parser.parse_args()
+    for run in args.runs:
+        if not (run / "metrics.jsonl").is_file():
+            raise SystemExit(f"{run} has no metrics.jsonl: name run directories.")
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for run in args.runs:

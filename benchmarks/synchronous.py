@@ -43,6 +43,7 @@ _NO_WORK = {"Const", "Placeholder", "Identity", "NoOp", "ReadVariableOp", "Shape
 def main() -> None:
     """Measures, prints the results and stores them."""
     args = _parser().parse_args()
+    _report.check_names("--parts", args.parts, _PARTS)
     _speed.run(args, lambda part, precision: _MEASURES[part](args, precision), lambda part, found: _print(found))
 
 

@@ -1,5 +1,6 @@
 """Tests of the arithmetic of benchmarks/garden.py, compared with the matrix products that the models compute."""
 
+import argparse
 import contextlib
 import importlib
 import math
@@ -181,3 +182,20 @@ def test_table_of_all_models(benchmark):
         "| Rerank | 2.00M (1.00) | - |  | - | - |",
         "| Mine | 3.00M (1.50) | 22.50 | +1.50 (0.002) | 500 (0.50); 400 to 500 | 500 (0.50); 400 to 500 |",
     ]
+
+
+def test_without_a_new_report_of_the_experiment_nothing_is_measured(tmp_path, monkeypatch, capsys):
+    table = importlib.import_module("_garden_table")
+    report = tmp_path / "garden_table" / "report.json"
+    report.parent.mkdir()
+    report.write_text("{}")  # of an earlier call
+    monkeypatch.setattr(table.subprocess, "run", lambda *args, **options: argparse.Namespace(returncode=0))
+    table.make(argparse.Namespace(recipe="garden_table", table=tmp_path), ["--dry_run"])
+    assert "Nothing is measured" in capsys.readouterr().out
+
+
+def test_unknown_parts_are_refused(monkeypatch):
+    synchronous = importlib.import_module("synchronous")
+    monkeypatch.setattr("sys.argv", ["synchronous.py", "--parts=decode,tran"])
+    with pytest.raises(SystemExit, match="'tran' is none of graph, decode, train"):
+        synchronous.main()

@@ -44,4 +44,39 @@ def test_comparison_with_a_report(benchmark, capsys):
     assert ratios == {"float32": dict.fromkeys(benchmark._FIGURES, 1.5)}
     assert "1.500" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="none of these configurations, only float32"):
-        benchmark.compare({"other": figures}, stored, "FILE")
+        benchmark.check_comparable(["other"], stored, "FILE")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "cannot be read: .*No such file"),
+        ("{", "cannot be read"),
+        ("[]", "is no report"),
+        ('{"configurations": {"mixed_float16": {}}}', "none of these configurations, only mixed_float16"),
+    ],
+)
+def test_a_report_to_compare_with_is_read_before_anything_is_measured(benchmark, tmp_path, monkeypatch, content, told):
+    report = tmp_path / "before.json"
+    if content is not None:
+        report.write_text(content)
+    monkeypatch.setattr(benchmark, "_data", lambda *args: pytest.fail("data are generated"))
+    monkeypatch.setattr("sys.argv", ["train.py", f"--compare={report}", "--parallel_slices=1"])
+    with pytest.raises(SystemExit, match=rf"{report} .*{told}|{told}"):
+        benchmark.main()
+
+
+def test_the_rate_is_set_for_the_default_set_alone(benchmark):
+    def hparams(*flags):
+        args = benchmark._parser().parse_args([*flags, "--parallel_slices=1"])
+        [(_, settings)] = benchmark._configurations(args)
+        command = benchmark._command(args, settings, "PROBLEM", FOLDER, FOLDER)
+        return next(flag for flag in command if flag.startswith("--hparams="))
+
+    assert "learning_rate_constant=0.6" in hparams()
+    assert hparams("--hparams=learning_rate_constant=2,hidden_size=64").endswith(
+        "=2,learning_rate_warmup_steps=800,hidden_size=64"
+    )
+    assert "learning_rate" not in hparams("--hparams_set=transformer_base_v1")  # its schedule takes no such rate
+    with pytest.raises(SystemExit):
+        hparams("--hparams=hidden_size")
