@@ -170,7 +170,7 @@ def check_commands(stages: Sequence[Any]) -> None:
         except UserError as error:
             raise UserError(
                 f"The command of '{stage.title}' is invalid: {error} It has what --hparams, --train and other flags "
-                f"given here add to the recipe; --dry_run shows it whole: {stage.command_line[:120]} ..."
+                "given here add to the recipe; --dry_run without them shows the recipe's own."
             ) from error
 
 

@@ -197,6 +197,16 @@ def _check_beams(recipe: Recipe, options: Options) -> None:
         )
 
 
+def _check_kept(recipe: Recipe, options: Options) -> None:
+    """Refuses a user's flag of the trainer that keeps fewer checkpoints than a recipe averages."""
+    kept = options.train.get("keep_checkpoint_max", "")
+    if re.fullmatch(r"\d{1,9}", kept) and 0 < int(kept) < recipe.average:
+        raise UserError(
+            f"--train=keep_checkpoint_max={kept}: {recipe.name} averages the last {recipe.average} checkpoints, and "
+            f"fewer would be there. Give {recipe.average} or more, or 0, which keeps all."
+        )
+
+
 def requirements(stages: Sequence[Stage]) -> list[Stage]:
     """Returns stages with all their direct and indirect dependencies, each once; dependencies come first."""
     found: dict[pathlib.Path, Stage] = {}
@@ -397,7 +407,7 @@ class _Planner:
             if said.get(kind):
                 teacher = self._book.recipe(said.pop(kind))
                 trained = [self._trained(teacher, seed) for seed in range(1, int(models) + 1)]
-                flags[kind] = ",".join(stage.flags["output_dir"] for stage in trained)
+                flags[kind] = _listed([stage.flags["output_dir"] for stage in trained], self._options)
                 if teacher.checkpoint != "latest":
                     flags["checkpoint_path"] = teacher.checkpoint
                 needs += trained
@@ -449,6 +459,7 @@ class _Planner:
         if hparams:
             flags["hparams"] = assignments(hparams)
         flags |= scaled_train_flags(recipe, options)
+        _check_kept(recipe, options)
         flags["random_seed"] = seed
         flags |= self._user_modules()
         flags |= {"data_dir": data_dir, "output_dir": str(folder / "run")}
@@ -566,6 +577,16 @@ def _read(hparams: HParams, changes: Mapping[str, Any], names: Iterable[str]) ->
         return dict(changes)
     unread = {name for name in names if name in changes and resolved.without_effect([name])}
     return {name: value for name, value in changes.items() if name not in unread}
+
+
+def _listed(runs: Sequence[str], options: Options) -> str:
+    """Returns several runs as the value of one flag."""
+    if len(runs) > 1 and "," in str(options.work_dir):
+        raise UserError(
+            f"--work_dir={options.work_dir}: t2t_ext-augment is given {len(runs)} runs in this folder as a list, whose "
+            "paths must have no comma. Choose another folder."
+        )
+    return ",".join(runs)
 
 
 def _both_runs(trained: Sequence[Stage], recipes: Sequence[Recipe]) -> dict[str, str]:

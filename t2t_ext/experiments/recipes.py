@@ -439,7 +439,8 @@ class RecipeBook:
 
     def _error(self, name: str, what: str) -> UserError:
         """Returns an error about a recipe; its message includes the recipe's file and name."""
-        return UserError(f"{self._places[name]}, [{name}]: {what}.".replace("..", "."))
+        what = what.rstrip(".")
+        return UserError(f"{self._places[name]}, [{name}]: {what}{'' if what.endswith('?') else '.'}")
 
 
 def _others(recipe: Recipe) -> list[tuple[str, str]]:

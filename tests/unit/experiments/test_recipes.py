@@ -307,6 +307,15 @@ def test_mistakes_in_a_recipe(tmp_path, changes, more, message):
         read()
 
 
+def test_an_error_in_a_recipe_names_the_file_as_it_was_given(tmp_path, monkeypatch):
+    book(tmp_path, model='"transfomer"')
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    found = RecipeBook([pathlib.Path("..")])
+    with pytest.raises(UserError, match=r"^\.\./mine\.toml, \[mine\]: .* Did you mean 'transformer' or [^.]*\?$"):
+        found.missing(found.recipe("mine"))
+
+
 def test_recipes_that_stand_beside_each_other(tmp_path):
     found = book(tmp_path, '[other]\nextends = "mine"\nrow = "x"\nbeside = ["mine"]', beside='["other"]')
     assert found.missing(found.recipe("mine")) == []
@@ -623,6 +632,15 @@ def test_scale_concerns_all_numbers_of_steps():
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--hparams=batchsize=3"], "Did you mean 'batch_size'"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=train_step=3"], "'--train_step|--train_step"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=train_steps=3"], "with --train_steps"),
+        (
+            ["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=keep_checkpoint_max=4"],
+            "averages the last 5",
+        ),
+        (
+            ["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=keep_checkpoint_max=x"],
+            "expects an integer",
+        ),
+        (["--recipe=diversification", "--work_dir=W,X"], "is given 3 runs in this folder as a list"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--decode_hparams=beam=3"], "beam"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--redo=trian"], "Did you mean 'train'"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--stage=train", "--until=train"], "exclude"),
