@@ -77,8 +77,9 @@ class Board:
         with self._writing("", 0):
             tf.summary.text("hparams", "\n".join(lines))
             api.hparams_config([api.HParam(name) for name in values], metrics)
-            # Each run is a trial of its own, even if its hparams equal those of another run.
-            api.hparams(values, trial_id=str(self._directory))
+            # Each run is a trial of its own, even if its hparams equal those of another run. Its path must be absolute:
+            # runs in different folders may be given by the same relative path.
+            api.hparams(values, trial_id=str(self._directory.absolute()))
 
     def samples(self, step: int, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> None:
         """Writes a table of translated sentences."""

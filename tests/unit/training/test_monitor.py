@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import math
+import pathlib
 import resource
 
 import numpy as np
@@ -288,6 +289,20 @@ def test_tensorboard_compares_losses_and_runs(tmp_path):
     }
     measured = {(each.name.group, each.name.tag): each.value for each in found["large"].metric_values}
     assert (measured["eval", "loss"], measured["train", "loss"], measured["eval", "bleu"]) == (5, 2, 30)
+
+
+def test_runs_of_the_same_relative_path_are_rows_of_their_own(tmp_path, monkeypatch):
+    from tensorboard.plugins.hparams import api
+
+    trials = []
+    monkeypatch.setattr(api, "hparams", lambda values, trial_id: trials.append(trial_id))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        board = Board(pathlib.Path("run"), 0)
+        board.hparams([("batch_size", 10, "flag")])
+        board.close()
+    assert trials == [f"{tmp_path}/one/run", f"{tmp_path}/two/run"]
 
 
 def test_tensorboard_has_samples_pictures_and_hparams(tmp_path):
