@@ -251,10 +251,14 @@ def _check_name_is_free(path: str, name: str, file: str, what: str) -> None:
         origin = (spec.origin if spec else None) or ""
         if "site-packages" in origin or "dist-packages" in origin:
             taken = origin
-    if taken and os.path.realpath(taken) != file:
+    if not taken or os.path.realpath(taken) == os.path.realpath(file):
+        return
+    if _in_a_copy(os.path.realpath(taken)):
         raise UserError(
-            f"--t2t_usr_dir={path}: the module name {name!r} is taken by {taken}. Rename the {what} {file}."
+            f"--t2t_usr_dir={path}: the module name {name!r} is in use for {taken}, a run's copy of your modules. Name "
+            "the folder before a run is opened: start again, and load it first."
         )
+    raise UserError(f"--t2t_usr_dir={path}: the module name {name!r} is taken by {taken}. Rename the {what} {file}.")
 
 
 def _in_a_copy(file: str) -> bool:

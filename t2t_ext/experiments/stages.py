@@ -450,6 +450,7 @@ class _Marker(TypedDict):
     status: str
     key: str
     flags: dict[str, Any]
+    time: str
     command: NotRequired[str]
     text: NotRequired[dict[str, str]]
     pid: NotRequired[stored.Count]

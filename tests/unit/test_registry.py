@@ -577,6 +577,16 @@ def test_module_names_that_are_taken(tmp_path, name):
         registry.load_user_directory(write(tmp_path / "mine", **{name: "x = 1"}))
 
 
+def test_a_link_to_an_installed_package_is_that_package(tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages"
+    write(installed / "installed_sets_of_mine", __init__=A_SET.format(name="user_installed", size=82))
+    monkeypatch.syspath_prepend(str(installed))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "installed_sets_of_mine").symlink_to(installed / "installed_sets_of_mine")
+    registry.load_user_directory(str(tmp_path / "mine"))
+    assert registry.hparams("user_installed").batch_size == 82
+
+
 def test_two_plain_folders_with_a_module_of_the_same_name(tmp_path):
     registry.load_user_directory(write(tmp_path / "one", my_sets=A_SET.format(name="user_one", size=1)))
     with pytest.raises(UserError, match=r"'my_sets' is taken by .*one/my_sets.py"):

@@ -70,6 +70,15 @@ def test_pseudo_references_of_other_teachers_are_not_replaced_silently(stages, t
         check_unchanged(list(changed.values()), ["train"])
 
 
+def test_a_marker_without_its_time_is_damaged(stages):
+    marker = stages["train", ""].marker
+    content = json.loads(marker.read_text())
+    del content["time"]
+    marker.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=rf"{marker} is damaged \(it lacks 'time'\). Remove it"):
+        state_of(stages["train", ""])
+
+
 def test_a_teacher_that_was_trained_anew_makes_what_it_taught_out_of_date(stages):
     check_unchanged(list(stages.values()), [])
     note(stages["train", "_l2r"], 50)

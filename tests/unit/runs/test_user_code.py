@@ -200,6 +200,13 @@ def test_a_named_directory_takes_the_place_of_the_copy(run, modules):
     assert RunDirectory.open(run.path).config.t2t_usr_dir_sha256 not in ("", digest)
 
 
+def test_a_directory_that_is_named_after_its_copy_is_in_use(run, modules):
+    run.load_user_code()
+    shutil.copytree(run.path / "t2t_usr_dir" / modules.name, modules)
+    with pytest.raises(UserError, match=rf"is in use for {run.path}.*, a run's copy of your modules.*load it first"):
+        registry.load_user_directory(str(modules))
+
+
 def test_nothing_is_imported_because_a_configuration_says_so(tmp_path, modules, fresh, monkeypatch):
     modules = modules.rename(tmp_path / "my_hostile_modules")
     config = make_config(t2t_usr_dir=str(modules), hparams_class="my_hostile_modules.sets:MineHParams")
