@@ -579,6 +579,7 @@ def test_module_names_that_are_taken(tmp_path, name):
 
 def test_a_link_to_an_installed_package_is_that_package(tmp_path, monkeypatch):
     installed = tmp_path / "site-packages"
+    installed.mkdir()
     write(installed / "installed_sets_of_mine", __init__=A_SET.format(name="user_installed", size=82))
     monkeypatch.syspath_prepend(str(installed))
     (tmp_path / "mine").mkdir()
