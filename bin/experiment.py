@@ -136,14 +136,16 @@ def check_commands(stages: Sequence[Any]) -> None:
     """Checks all commands of a plan, so that a mistake does not come to light after days of work.
 
     Raises:
-      UserError: A flag, a name or a value is invalid; the stage is named.
+      UserError: A flag, a name or a value is invalid (the stage is named), or a path is not UTF-8.
     """
     from t2t_ext import registry
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
+    from t2t_ext.io import stored
     from t2t_ext.models import families
 
     for stage in stages:
+        stored.check_unicode(stage.command_line)
         module = importlib.import_module(f"t2t_ext.bin.{stage.command.replace('-', '_')}")
         try:
             parsed = module.build_parser().parse_args(stage.arguments)

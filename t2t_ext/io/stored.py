@@ -17,11 +17,14 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NotRequired
 
+from t2t_ext.errors import UserError
+
 Count = Annotated[int, range(2**53)]  # a non-negative integer that every JSON reader represents exactly
 Real = Annotated[float, "not a number and infinity, too"]
 
 MOST_BYTES = 1 << 28  # t2t_ext writes no larger JSON files, and reading one would fill the memory
 _MOST_SHOWN = 60  # characters
+_WORD = re.compile(r"[\s'\"]")  # what is between words
 _MOST_BITS = 200  # of a number in a message; writing out many digits takes long
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _NAMES: Mapping[Any, str] = {
@@ -125,6 +128,21 @@ def check(value: Any, schema: Any, place: str = "") -> None:
             check(each, inner[0], f"{place}[{number}]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise Damaged(f"{place or 'it'} is {value}, not a finite number")
+
+
+def check_unicode(text: str) -> None:
+    """Checks that a text that names files can be stored as UTF-8.
+
+    Raises:
+      UserError: The name of a file in it is not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        word = _WORD.split(text[: error.start])[-1] + _WORD.split(text[error.start :])[0]
+        raise UserError(
+            f"{word!a} is not UTF-8, and could not be noted in config.json and the like. Rename the file or folder."
+        ) from None
 
 
 def shown(value: Any) -> str:

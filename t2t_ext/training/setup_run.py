@@ -20,6 +20,7 @@ from t2t_ext.data.features.types import Floats
 from t2t_ext.data.generation.settings import differing_options, other_members
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, log
+from t2t_ext.io import stored as stored_values
 from t2t_ext.models import families
 from t2t_ext.runs import checkpoints, folders
 from t2t_ext.runs.changed_hparams import changed
@@ -94,6 +95,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         training={name: getattr(settings, name) for name in settings.names()},
         train_command=list(config.train_command),
     )
+    stored_values.check_unicode(new.to_json())
     if new.model not in registry.model_names():
         registry.model(new.model)  # raises; an existing model is imported, and TensorFlow with it, only when needed
     if not old:

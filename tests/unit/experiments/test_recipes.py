@@ -640,6 +640,7 @@ def test_scale_concerns_all_numbers_of_steps():
             ["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=keep_checkpoint_max=x"],
             "expects an integer",
         ),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W\udce9"], "is not UTF-8"),
         (["--recipe=diversification", "--work_dir=W,X"], "is given 3 runs in this folder as a list"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--decode_hparams=beam=3"], "beam"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--redo=trian"], "Did you mean 'train'"),

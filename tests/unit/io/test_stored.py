@@ -7,6 +7,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
 
+from t2t_ext.errors import UserError
 from t2t_ext.io import stored
 
 
@@ -86,3 +87,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
         file.truncate(stored.MOST_BYTES + 1)
     with pytest.raises(stored.Damaged, match="more than any such file"):
         stored.read(path)
+
+
+def test_a_path_that_is_not_utf_8_is_named():
+    stored.check_unicode("--output_dir=läufe")
+    with pytest.raises(UserError, match=r"'--output_dir=r\\udce9' is not UTF-8, .* Rename the file or folder"):
+        stored.check_unicode('["--model=x", "--output_dir=r\udce9"]')

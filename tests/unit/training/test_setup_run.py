@@ -245,6 +245,12 @@ def test_a_file_is_no_run(tmp_path):
         setup_run.resolve(TrainConfig(output_dir=str(tmp_path / "run"), **NEW, data_dir="data"))
 
 
+def test_a_path_that_is_not_utf_8_is_refused_before_anything_is_written(resolve, data_dir, tmp_path):
+    with pytest.raises(UserError, match="is not UTF-8"):
+        resolve(**NEW, data_dir=str(data_dir), train_command=(f"--data_dir={tmp_path}/d\udce9",))
+    assert not (tmp_path / "run").exists()
+
+
 def test_data_are_no_run(data_dir, resolve):
     for data in (data_dir, data_dir.parent / "others"):
         with pytest.raises(UserError, match=r"data holds generated data \(translate_parallel_text\) and is no run"):
