@@ -422,7 +422,7 @@ def _not_found_message(run_dir: pathlib.Path, wanted: str) -> str:
         )
     if pathlib.Path(wanted).name == "averaged" and not existing["averaged"]:
         return f"The run {run_dir} has no averaged checkpoint yet. Make one: t2t_ext-avg-all --output_dir={run_dir}."
-    names = [path.name for paths in existing.values() for path in paths]
+    names = dict.fromkeys(path.name for paths in existing.values() for path in paths)  # RUN/best holds copies
     listed = "; ".join(f"{folder}: {', '.join(p.name for p in paths)}" for folder, paths in existing.items() if paths)
     close = "" if wanted in _FOLDERS else suggest(pathlib.Path(wanted).name, [*_FOLDERS, *names])
     return f"There is no checkpoint {wanted!r} of the run {run_dir}.{close} It has {listed}."

@@ -154,6 +154,9 @@ def test_resolving_fails_with_what_exists(tmp_path):
     save(tmp_path / "checkpoints", 500)
     with pytest.raises(UserError, match=r"no checkpoint 'model.ckpt-501'.*It has checkpoints: model.ckpt-00000500"):
         checkpoints.resolve_checkpoint(tmp_path, "model.ckpt-501")
+    save(tmp_path / "best", 500)
+    with pytest.raises(UserError, match=r"Did you mean 'model.ckpt-00000500'\? It has checkpoints: .*; best: model"):
+        checkpoints.resolve_checkpoint(tmp_path, "model.ckpt-501")
     with pytest.raises(UserError, match="t2t_ext-avg-all"):
         checkpoints.resolve_checkpoint(tmp_path, "averaged")
     with pytest.raises(UserError, match="Did you mean 'latest'"):
