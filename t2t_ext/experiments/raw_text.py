@@ -51,7 +51,8 @@ def made_from(stage: Stage) -> dict[str, str]:
 
 def own_text(stage: Stage) -> list[pathlib.Path]:
     """Returns the files that a stage uses besides the data: the text for back-translation."""
-    return [pathlib.Path(path.strip()) for path in stage.flags.get("target_text", "").split(",") if path.strip()]
+    paths = (path.strip() for path in stage.flags.get("target_text", "").split(","))
+    return [pathlib.Path(path).expanduser() for path in paths if path]
 
 
 def own_text_changes(stage: Stage, made: str, then: Mapping[str, str]) -> Iterator[str]:

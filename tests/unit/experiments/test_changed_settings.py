@@ -82,10 +82,13 @@ def test_a_batch_size_that_was_probed_is_that_of_the_set(tmp_path):
     assert state_of(stage).word == "begun"
 
 
-def test_text_that_is_translated_back_is_compared(tmp_path):
+@pytest.mark.parametrize("folder", ["", "~"])
+def test_text_that_is_translated_back_is_compared(tmp_path, monkeypatch, folder):
+    monkeypatch.setenv("HOME", str(tmp_path))
     text = tmp_path / "text"
     text.write_text("a\nb\n")
-    stage = stage_of("pseudo", "back_translation", tmp_path, augment={"target_text": str(text)})
+    given = os.path.join(folder or tmp_path, "text")
+    stage = stage_of("pseudo", "back_translation", tmp_path, augment={"target_text": given})
     assert stage.command == "augment"
     stage.output.parent.mkdir(parents=True)
     stage.output.write_text("{}")
