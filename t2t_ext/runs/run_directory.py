@@ -344,7 +344,7 @@ class RunDirectory:
 
     def holds(self, path: files.PathLike) -> bool:
         """Returns whether a path belongs to the run's own files, which no output may overwrite."""
-        folders = (self.checkpoints_dir, self.best_dir, self.averaged_dir)
+        folders = (self.checkpoints_dir, self.best_dir, self.averaged_dir, self._path / USER_CODE_NAME)
         own = [self._path / name for name in (CONFIG_NAME, *VOCABULARY_NAMES.values())]
         own += [self.metrics_path, self.gradient_norms_path]
         given = pathlib.Path(path).resolve()

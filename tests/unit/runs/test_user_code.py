@@ -81,6 +81,7 @@ def run(tmp_path, modules, fresh):
 def test_the_copy_in_the_run_is_imported(run, fresh):
     copy = run.path / "t2t_usr_dir" / "my_trusted_modules"
     assert sorted(entry.name for entry in copy.iterdir()) == ["__init__.py", "sets.py", "window.txt"]
+    assert run.holds(copy / "out.txt")  # one more file, and it would not be the copy any more
     assert run.hparams().window == 7
     assert registry.hparams("mine_base").window == 7
     assert not user_directory.named()
