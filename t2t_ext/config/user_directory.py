@@ -99,9 +99,11 @@ def digest_of_copy(directory: str) -> str:
 def _copied_files(folder: pathlib.Path, above: tuple[pathlib.Path, ...] = ()) -> Iterator[pathlib.Path]:
     """Yields the files of a folder that a run needs, and those of its subfolders that hold modules.
 
-    Subfolders may be links, and need no ``__init__.py``: Python imports from them, too. ``above`` are the resolved
-    folders that the folder is in, since a link may lead back to one of them.
+    Subfolders may be links, and need no ``__init__.py``: Python imports from them, too. Of those without it only the
+    modules are yielded, because a folder of data may hold a script. ``above`` are the resolved folders that the folder
+    is in, since a link may lead back to one of them.
     """
+    with_others = not above or (folder / "__init__.py").is_file()
     above = (*above, folder.resolve())
     for entry in folder.iterdir():
         if entry.name.startswith("."):
@@ -109,7 +111,7 @@ def _copied_files(folder: pathlib.Path, above: tuple[pathlib.Path, ...] = ()) ->
         if entry.is_dir():
             if entry.resolve() not in above and any(entry.glob("*.py")):
                 yield from _copied_files(entry, above)
-        elif entry.is_file() and (entry.suffix == ".py" or entry.stat().st_size <= _MOST_BYTES):
+        elif entry.is_file() and (entry.suffix == ".py" or (with_others and entry.stat().st_size <= _MOST_BYTES)):
             yield entry
 
 

@@ -113,6 +113,7 @@ def test_the_copy_has_all_that_python_imports_from(tmp_path, modules, fresh, kin
     inner = tmp_path / "elsewhere" if kind == "link" else modules / "inner"
     inner.mkdir()
     (inner / "more.py").write_text("WINDOW = 7")
+    (inner / "list.txt").write_text("of a package, or data")
     if kind == "link":
         (inner / "__init__.py").write_text("")
         (modules / "inner").symlink_to(inner)
@@ -124,6 +125,7 @@ def test_the_copy_has_all_that_python_imports_from(tmp_path, modules, fresh, kin
     config = make_config(t2t_usr_dir=str(modules))
     made = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
     assert made.config.t2t_usr_dir_sha256 == user_directory.digest_of_copy(str(modules))
+    assert (made.path / "t2t_usr_dir" / modules.name / "inner" / "list.txt").exists() == (kind == "link")
     shutil.rmtree(modules)
     fresh()
     RunDirectory.open(made.path).load_user_code()
