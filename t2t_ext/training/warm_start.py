@@ -301,11 +301,11 @@ def find_checkpoint(origin: str) -> tuple[run_directory.RunDirectory, pathlib.Pa
       UserError: There is no such checkpoint, or it is not in a run directory.
     """
     path = pathlib.Path(origin)
-    for folder in (path, *path.parents):
-        if run_directory.RunDirectory.exists(folder):
-            run = run_directory.RunDirectory.open(folder)
-            wanted = None if folder == path else path
-            return run, checkpoints.resolve_checkpoint(folder, wanted)
+    for wanted in (path, path.resolve()):  # a link to a checkpoint leads to its run
+        for folder in (wanted, *wanted.parents):
+            if run_directory.RunDirectory.exists(folder):
+                run = run_directory.RunDirectory.open(folder)
+                return run, checkpoints.resolve_checkpoint(folder, None if folder == wanted else wanted)
     if data := folders.data_in(path):
         raise UserError(
             f"--warm_start_from={origin} {data} and is no run. First weights come from a run directory, as "

@@ -109,6 +109,16 @@ def test_a_checkpoint_in_a_run_is_found(origin, tiny_encoder):
     assert report.origin == path
 
 
+def test_a_link_to_a_checkpoint_leads_to_its_run(origin, tmp_path):
+    run, checkpoint = warm_start.find_checkpoint(str(origin.path))
+    (tmp_path / "links").mkdir()
+    for target in (checkpoint, checkpoint.parent):
+        link = tmp_path / "links" / target.name
+        link.symlink_to(target)
+        found = warm_start.find_checkpoint(str(link))
+        assert (found[0].path, found[1]) == (run.path, checkpoint)
+
+
 @pytest.mark.parametrize("kind", ["missing", "no run"])
 def test_what_is_no_run_is_explained(tmp_path, kind):
     path = tmp_path / "nowhere" / "deep" if kind == "missing" else tmp_path
