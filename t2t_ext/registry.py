@@ -398,7 +398,7 @@ def model_attributes(name: str) -> Mapping[str, Any]:
     """Returns the attributes that a model's class defines, and its name as ``title``, without importing TensorFlow.
 
     The value of an attribute that is a class, such as ``hparams_class``, is the class's name. For a user's model only
-    ``title`` and ``hparams_class`` are known.
+    ``title``, ``hparams_class`` and ``target_sides`` are known.
 
     Raises:
       UserError: No model has this name.
@@ -408,7 +408,8 @@ def model_attributes(name: str) -> Mapping[str, Any]:
         return {"title": definition, **class_attributes("t2t_ext.models", definition)}
     value = _models.find(name).value
     family = getattr(value, "hparams_class", HParams)
-    return {"title": getattr(value, "__name__", name), "hparams_class": family.__name__}
+    title, sides = getattr(value, "__name__", name), getattr(value, "target_sides", 1)
+    return {"title": title, "hparams_class": family.__name__, "target_sides": sides}
 
 
 def model_summary(name: str) -> str:

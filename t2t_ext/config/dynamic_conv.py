@@ -51,9 +51,13 @@ def _even_kernels(hparams: "DynamicConvHParams") -> str:
     """Returns "" if a convolution of the encoder has an even number of taps, otherwise why the field has no effect."""
     if why := _convolutions_in("encoder")(hparams):
         return why
-    if any(taps % 2 == 0 for taps in hparams.encoder_kernels):
+    sizes = enumerate(hparams.encoder_kernels)
+    if any(taps % 2 == 0 for layer, taps in sizes if hparams.mixer("encoder", layer) == "dynamic_convolution"):
         return ""
-    return f"has no effect: encoder_kernel_sizes={hparams.encoder_kernel_sizes} has no even number; leave it out"
+    return (
+        f"has no effect: with encoder_kernel_sizes={hparams.encoder_kernel_sizes} no convolution of the encoder has an "
+        "even number of taps; leave it out"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,5 +152,5 @@ class DynamicConvHParams(TransformerHParams):
                 "no layer has a convolution: others (dc_encoder_layers, dc_decoder_layers) are in the place of all of "
                 f"them (conv_stacks={self.conv_stacks}); name fewer layers, or take --model=transformer"
             )
-        if self.hidden_size % self.convolution_heads:
+        if self.conv_heads and self.hidden_size % self.conv_heads:
             yield f"hidden_size={self.hidden_size} is not a multiple of conv_heads={self.conv_heads}"

@@ -14,6 +14,7 @@ import tensorflow as tf
 from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.variants.source_views import SourceViewFields
+from t2t_ext.errors import UserError
 from t2t_ext.layers.attention import SourceAttention
 from t2t_ext.layers.base import Description, Layer, LayerNormalization, add_bias
 from t2t_ext.layers.cross_view_attention import AdaptiveAttention, TwoAttentions, Weighing
@@ -139,7 +140,16 @@ class CrossViews(SourceViews):
 
     @classmethod
     def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:
-        """Returns the layer for the views that the model's hparams select."""
+        """Returns the layer for the views that the model's hparams select.
+
+        Raises:
+          UserError: The views do not fit the layers of a pretrained encoder.
+        """
+        if problems := list(hparams.part(SourceViewFields).validate_views()):
+            raise UserError(
+                f"The encoder of encoder_preset={hparams.encoder_preset} has {hparams.encoder_layers} layers: "
+                f"{'; '.join(problems)}."
+            )
         return cls(hparams, **kwargs)
 
     @classmethod

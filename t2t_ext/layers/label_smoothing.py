@@ -49,14 +49,16 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         """Returns the loss of labels int [...] and logits float [..., V], a float32 scalar.
 
         The losses of the tokens are multiplied by ``sample_weight`` [...] if it is given. Their sum is divided by the
-        number of tokens that are not padding.
+        number of tokens that are not padding. As with any Keras loss, it is also divided by the number of replicas,
+        whose gradients are summed.
         """
         labels = tf.cast(y_true, tf.int32)
         real = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
         losses = self.call(labels, y_pred) * real
         if sample_weight is not None:
             losses *= weights_of(sample_weight, losses.shape.rank)
-        return tf.math.divide_no_nan(tf.reduce_sum(losses), tf.reduce_sum(real))
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        return tf.math.divide_no_nan(tf.reduce_sum(losses), tf.reduce_sum(real) * replicas)
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
         """Returns the loss of every token, including padding, float32 [...]."""

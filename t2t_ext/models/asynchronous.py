@@ -43,7 +43,6 @@ from t2t_ext.registry import register_model
 from t2t_ext.search.beam_search import MIN_ROWS, at_least_wide, beam_search
 from t2t_ext.search.search_state import SearchConfig
 
-SIDES = 2
 # Never generated: PAD, UNK and the control symbols.
 _NEVER_GENERATED = tuple(sorted(set(range(FIRST_TEXT_ID)) - {EOS_ID}))
 
@@ -156,7 +155,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     """
 
     hparams_class: type[HParams] = AsynchronousHParams
-    target_sides = SIDES
+    target_sides = 2
 
     def __init__(self, hparams: AsynchronousHParams, **kwargs: Any) -> None:
         super().__init__(hparams, **kwargs)
@@ -231,6 +230,8 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         (``backward_beam_size`` hypotheses, length penalty 0.6). Each sentence has its own length limit, computed from
         its length in inputs int32 [B, S], so that its output does not depend on the batch.
         """
+        if self.source_feature_size:  # Keras casts the arguments of a call to the compute dtype
+            inputs = tf.cast(inputs, tf.float32)
         return self._write(inputs, encoded.layers, encoded.final, encoded.mask)
 
     # Traced once for all callers, with and without gradients, since the result of a search has no gradient.

@@ -77,15 +77,19 @@ def misfit(attributes: Mapping[str, Any], hparams: HParams, hparams_set: str = "
     """Returns the reason why a model does not take the given hparams, or "" if it does.
 
     Args:
-      attributes: Attributes of the model's class, see ``registry.model_attributes``: ``title`` and ``hparams_class``;
-        for a ``Named`` model also ``slot``, ``filled_with`` and ``advice``.
+      attributes: Attributes of the model's class, see ``registry.model_attributes``: ``title``, ``hparams_class`` and
+        ``target_sides`` (default: 1); for a ``Named`` model also ``slot``, ``filled_with`` and ``advice``.
       hparams: The hparams.
       hparams_set: The name of the hparams set on which they are based; the message prefers sets of the same size.
     """
     if _fits(attributes, hparams):
         return ""
     title, family = attributes["title"], attributes["hparams_class"]
-    if family in _families(hparams):
+    if family in _families(hparams) and _lacks_a_target(attributes, hparams):
+        others = [name for name in registry.model_names() if _fits(registry.model_attributes(name), hparams)]
+        wrong = f"{type(hparams).__name__} are the hparams of a model with a second decoder, which {title} lacks: "
+        wrong += f"choose --model={' or '.join(others)}, or an hparams set made for this model"
+    elif family in _families(hparams):
         wrong = f"{title} without {attributes['advice']}"
     else:
         wrong = f"{title} needs hparams of the family {family}, got {type(hparams).__name__}: choose an hparams set "
@@ -105,11 +109,20 @@ def _words_in_common(one: str, other: str) -> int:
 
 def _fits(attributes: Mapping[str, Any], hparams: Any) -> bool:
     """Returns whether a model, given by its attributes, takes the hparams."""
-    if attributes["hparams_class"] not in _families(hparams):
+    if attributes["hparams_class"] not in _families(hparams) or _lacks_a_target(attributes, hparams):
         return False
     slot = attributes.get("slot")
     found = () if not slot else hparams.mixers if slot == "mixers" else (getattr(hparams, slot),)
     return not slot or attributes["filled_with"] in found
+
+
+def _lacks_a_target(attributes: Mapping[str, Any], hparams: Any) -> bool:
+    """Returns whether the hparams are of a model that learns more targets of a sentence than this model can.
+
+    Hparams may give any model a second direction, but not a second decoder, which is a part of the model's class.
+    """
+    learned = max(attributes.get("target_sides", 1), getattr(hparams, "directions", 1))
+    return getattr(hparams, "target_sides", 1) > learned
 
 
 def _families(hparams: HParams) -> list[str]:

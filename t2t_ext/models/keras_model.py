@@ -43,7 +43,12 @@ class KerasModel(keras.Model):
 
     Subclasses in t2t_ext are registered with Keras by their class names, in the package ``t2t_ext``. Subclasses in
     other packages are registered under the name of their module, so that no class replaces another of the same name.
+
+    Attributes:
+      source_feature_size: F if the source consists of feature vectors; 0 if it consists of ids.
     """
+
+    source_feature_size: int = 0
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -58,7 +63,7 @@ class KerasModel(keras.Model):
             keras.saving.register_keras_serializable(cls.__module__, cls.__qualname__)(cls)
 
     def unpacked(self, inputs: Any, targets: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the source and the target of a call, with ids as int32.
+        """Returns the source and the target of a call, with ids as int32, whatever their dtype.
 
         Raises:
           UserError: There is no target, or the single argument has another form.
@@ -77,7 +82,8 @@ class KerasModel(keras.Model):
                 f"{found}. To translate without targets, use t2t_ext.Translator(model, source_encoder, target_encoder)."
             )
         source, target = tf.convert_to_tensor(inputs), tf.convert_to_tensor(targets)
-        return source if source.dtype.is_floating else tf.cast(source, tf.int32), tf.cast(target, tf.int32)
+        # Before it trains on several replicas, Keras calls the model with ids as float.
+        return source if self.source_feature_size else tf.cast(source, tf.int32), tf.cast(target, tf.int32)
 
     # === fit, evaluate ===
 

@@ -113,6 +113,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         super().__init__(name=name or "model", dtype=dtype or hparams.precision)
         needed = {name: getattr(self, name) for name in ("slot", "filled_with", "advice") if hasattr(self, name)}
         needed |= {"title": type(self).__name__, "hparams_class": self.hparams_class.__name__}
+        needed |= {"target_sides": self.target_sides}
         if wrong := families.misfit(needed, hparams):
             raise UserError(wrong)
         if joint_vocabulary is None:

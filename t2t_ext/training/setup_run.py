@@ -75,11 +75,16 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     decode_hparams = check_settings(settings, hparams, config.given_settings(), stored=as_before)
     problem = config.problem or (old.problem if old else "")
     data_dir = os.path.abspath(config.data_dir or (old.data_dir if old else ""))
+    model = config.model or (old.model if old else "")
+    if model not in registry.model_names():
+        registry.model(model)  # raises; an existing model is imported, and TensorFlow with it, only when needed
+    if not old:
+        _check_model(model, hparams, set_name)
     options = _options_given_again(config, old) if old else _options_of_new_run(config, hparams, data_dir)
     new = RunConfig(
         problem=problem,
         problem_options={**_problem(problem, options).options},
-        model=config.model or (old.model if old else ""),
+        model=model,
         hparams_set=set_name,
         hparams_class=class_name(hparams),
         hparams=hparams.to_dict(),
@@ -96,10 +101,6 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         train_command=list(config.train_command),
     )
     stored_values.check_unicode(new.to_json())
-    if new.model not in registry.model_names():
-        registry.model(new.model)  # raises; an existing model is imported, and TensorFlow with it, only when needed
-    if not old:
-        _check_model(new.model, hparams, set_name)
     if old and stored:
         may_change = _paths_that_may_change(_problem(problem, options), old)
         check_resumable(stored.config_now(), new, config.output_dir, may_change)

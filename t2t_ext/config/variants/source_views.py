@@ -126,6 +126,11 @@ class SourceViewFields(TransformerVariant):
         yield from super().validate()
         fields = [field.name for field in dataclasses.fields(SourceViewFields) if field.metadata.get("when")]
         yield from self.without_effect(self.changed(*fields))
+        if not self.encoder_preset:  # the number of its layers is known only when a model is made
+            yield from self.validate_views()
+
+    def validate_views(self) -> Iterator[str]:
+        """Yields contradictions between the views and the number of encoder layers."""
         if self.source_view == "last":
             return
         if self.encoder_layers == 1:

@@ -82,7 +82,7 @@ CONDITIONS = {
     "predict_tag": ("true", TWO, "", "synchronous=true"),
     "sb_loss_on_pseudo": ("false", f"{TWO},pseudo=two", f"{TWO},pseudo=none", "pseudo=none"),
     "encoder_kernel_sizes": ("3", "", "conv_stacks=decoder", "conv_stacks=decoder"),
-    "conv_even_kernel": ("left", "encoder_kernel_sizes=4", "", "has no even number"),
+    "conv_even_kernel": ("left", "encoder_kernel_sizes=4", "", "even number of taps"),
     "lwc_source": ("input", "lwc_share_weights=false", "", "lwc_share_weights=false"),
     "decoder_kernel_sizes": ("3", "", "conv_stacks=encoder", "conv_stacks=encoder"),
 }  # fmt: skip
@@ -108,6 +108,13 @@ def test_what_is_set_must_be_read(name):
         plain.override(",".join(filter(None, [unread, f"{name}={value}"]))).check_effect("--hparams")
     assert f"{name}=" in str(caught.value)
     assert named in str(caught.value)
+
+
+def test_a_side_of_even_kernels_is_of_convolutions():
+    even = "encoder_kernel_sizes=3+4,conv_even_kernel=right"
+    registry.resolve_hparams("dynamic_conv_iwslt", f"num_encoder_layers=2,dc_encoder_layers=1,{even}")
+    with pytest.raises(UserError, match="no convolution of the encoder has an even number of taps"):
+        registry.resolve_hparams("dynamic_conv_iwslt", f"num_encoder_layers=2,dc_encoder_layers=2,{even}")
 
 
 @pytest.mark.parametrize(

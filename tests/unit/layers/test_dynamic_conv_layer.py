@@ -120,6 +120,11 @@ def test_mistakes(overrides, said):
         registry.hparams("dynamic_conv_test").override(overrides)
 
 
+def test_only_heads_that_are_set_are_named():
+    with pytest.raises(UserError, match=r"is not a multiple of num_heads=3\.$"):
+        registry.hparams("dynamic_conv_test").replace(num_heads=3)
+
+
 def test_two_directions_need_attention_in_the_decoder():
     hparams = registry.hparams("dynamic_conv_test")
     with pytest.raises(UserError, match="conv_stacks=encoder"):

@@ -83,6 +83,29 @@ def test_every_decoder_takes_it(make_preset, model):
     assert np.abs(made(inputs, targets).numpy()[0] - logits[0]).max() > 1e-4
 
 
+@pytest.mark.parametrize(
+    ("layers", "view_map", "told"),
+    [
+        (1, "2+1", ""),
+        (6, "2+1", ""),
+        (3, "3+1", r"PRESET has 2 layers: source_view_map='3\+1': 3 is outside of the 2 "),
+    ],
+)
+def test_views_are_of_the_layers_of_the_preset(make_preset, layers, view_map, told):
+    """However many layers the hparams set gives to an encoder."""
+    folder, encoder = make_preset("bert")
+    hparams = registry.hparams("transformer_test").replace(num_hidden_layers=layers, num_decoder_layers=2)
+    hparams = hparams.override(f"encoder_preset={folder},source_view=gca,source_view_map={view_map},integration=soft")
+    sizes = {"source_vocab_size": encoder.vocab_size, "target_vocab_size": 30}
+    config = encoder.subwords.encoder_config
+    if told:
+        with pytest.raises(UserError, match=told.replace("PRESET", folder)):
+            registry.model("transformer")(hparams, **sizes, encoder_config=config)
+        return
+    made = registry.model("transformer")(hparams, **sizes, encoder_config=config)
+    assert made.decoder.source_views.viewed_layers == (1, 0)
+
+
 def transformer_with(make_preset):
     """Returns a Transformer with the width and the weights of a BERT preset, the preset's folder and text encoder."""
     folder, encoder = make_preset("bert")

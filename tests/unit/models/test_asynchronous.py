@@ -57,6 +57,18 @@ def test_what_the_backward_decoder_sees():
         assert t == 4 or not np.allclose(after[:, t + 1], before[:, t + 1], atol=1e-4)
 
 
+def test_a_call_reads_feature_vectors_in_mixed_precision():
+    """Keras casts them to bfloat16 before the backward decoder's search, whose length they say."""
+    from t2t_ext import registry
+
+    hparams = registry.hparams("asynchronous_transformer_test").override("num_hidden_layers=1,precision=bf16")
+    model = registry.model("asynchronous_transformer")(
+        hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB, source_feature_size=3
+    )
+    features = np.ones([2, 4, 3], np.float32)
+    assert model({"inputs": features, "targets": TARGETS[:2, 0]}).shape == (2, 5, VOCAB)
+
+
 def test_lengths_of_the_sides_are_independent():
     model, targets = model_of(), TARGETS.copy()
     targets[0, 0, 1:], targets[1, 1, 2:] = [1, 0, 0, 0], [1, 0, 0]
@@ -177,9 +189,8 @@ def test_warm_start_fits_a_transformer():
     from t2t_ext import registry
 
     ours = {name: tuple(variable.shape) for name, variable in model_of().named_variables().items()}
-    transformer = registry.model("transformer")(
-        registry.hparams("asynchronous_transformer_test"), source_vocab_size=VOCAB, target_vocab_size=VOCAB
-    )
+    hparams = registry.hparams("transformer_test").replace(use_target_space_embedding=False)
+    transformer = registry.model("transformer")(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB)
     transformer.build()
     theirs = {name: tuple(variable.shape) for name, variable in transformer.named_variables().items()}
     assert {name: shape for name, shape in ours.items() if name in theirs} == theirs

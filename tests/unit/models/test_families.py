@@ -25,6 +25,12 @@ def takes(model, hparams_set):
         ("dual_context_transformer", "transformer_base", "Sets for it: dual_context_base, "),
         ("asynchronous_transformer", "transformer_small", "Sets for it: asynchronous_transformer_small, "),
         ("dynamic_conv", "transformer_iwslt_small", "needs hparams of the family DynamicConvHParams, got Transf"),
+        ("transformer", "asynchronous_transformer_tiny", "choose --model=asynchronous_transformer, or an hparams set"),
+        (
+            "composed_transformer",
+            "asynchronous_transformer_base",
+            "choose --model=asynchronous_transformer, or an hpar",
+        ),
         ("cross_view_transformer", "transformer_tiny", "needs a view: source_view=gca,integration=soft in --hparams"),
     ],
 )
@@ -107,5 +113,6 @@ def test_a_cross_view_model_needs_a_view(model, hparams_set, plain):
 def test_what_is_read_from_the_source_is_what_the_class_has(name):
     model, read = registry.model(name), registry.model_attributes(name)
     assert (read["title"], read["hparams_class"]) == (model.__name__, model.hparams_class.__name__)
+    assert read["target_sides"] == model.target_sides
     for attribute in ("slot", "filled_with", "advice", "takes_source_features"):
         assert read.get(attribute) == getattr(model, attribute, None)

@@ -3,6 +3,8 @@
 tests/contract covers saving, and the examples in docs cover fit.
 """
 
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -55,6 +57,21 @@ def test_weights_of_losses():
     assert float(loss(labels, logits)) == pytest.approx(each.mean())
     assert float(loss(labels, logits, [2.0, 0.0])) == pytest.approx(2 * each[:2].sum() / 3)
     assert float(loss(labels, logits, [[1.0, 0.0], [1.0, 5.0]])) == pytest.approx((each[0] + each[2]) / 3)
+
+
+def test_each_of_several_replicas_has_its_share_of_the_loss(monkeypatch):
+    """Gradients are summed over them; Keras multiplies the losses that it reports by their number."""
+    labels, logits = np.array([[1, 1, 0]]), np.log([[[0.25, 0.75], [0.5, 0.5], [0.5, 0.5]]])
+    whole = float(SmoothedCrossEntropy()(labels, logits))
+    two = types.SimpleNamespace(num_replicas_in_sync=2)
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: two)
+    assert float(SmoothedCrossEntropy()(labels, logits)) == pytest.approx(whole / 2)
+
+
+def test_ids_may_be_float(model):
+    """As Keras has them when it builds a model for several replicas."""
+    both = [INPUTS.astype(np.float32), TARGETS.astype(np.float32)]
+    np.testing.assert_array_equal(model(both), model([INPUTS, TARGETS]))
 
 
 def test_the_loss_is_saved():

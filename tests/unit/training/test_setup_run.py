@@ -152,6 +152,12 @@ def test_what_is_given_again_and_stays_as_it_is_keeps_its_origin(make, resolve):
     assert resolve(hparams="batch_size=320").config.origins["batch_size"] == "flag"
 
 
+def test_a_set_that_the_model_does_not_take_is_told_before_its_pseudo_references(resolve, tmp_path):
+    """They would be made in vain."""
+    with pytest.raises(UserError, match="choose --model=asynchronous_transformer, or an hparams set"):
+        resolve(**{**NEW, "hparams_set": "asynchronous_transformer_test"}, data_dir=str(tmp_path))
+
+
 def test_a_transformer_with_the_set_of_another_model_is_told_once(make, resolve, capsys):
     said = "--hparams_set=dynamic_conv_test is made for --model=dynamic_conv"
     make(hparams_set="dynamic_conv_test")
