@@ -52,7 +52,7 @@ class KerasModel(keras.Model):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # XLA compiles a graph for each shape, and batches of text have many shapes. jit_compile=True still enables it.
+        # By itself, Keras would turn XLA on, which compiles a graph for each shape, and batches of text have many.
         self.supports_jit = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -86,6 +86,17 @@ class KerasModel(keras.Model):
         return source if self.source_feature_size else tf.cast(source, tf.int32), tf.cast(target, tf.int32)
 
     # === fit, evaluate ===
+
+    def compile(self, *args: Any, jit_compile: bool | str = False, **kwargs: Any) -> None:
+        """Configures training; see ``keras.Model``. XLA is off unless ``jit_compile`` is True; ``auto`` is False."""
+        self.supports_jit = jit_compile is True  # otherwise, Keras refuses it
+        super().compile(*args, jit_compile=self.supports_jit, **kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles a model that is being loaded, and creates its optimizer's variables."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
 
     def make_train_function(self, force: bool = False) -> Any:
         """Returns the function that performs a training step; see ``keras.Model``.

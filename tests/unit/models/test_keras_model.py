@@ -50,6 +50,28 @@ def test_the_loss_without_one_is_the_trainers(model):
     assert float(found) == pytest.approx(float(sums.loss / sums.tokens), abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("given", "compiles"), [({}, False), ({"jit_compile": "auto"}, False), ({"jit_compile": True}, True)]
+)
+def test_xla_is_used_only_on_request(model, given, compiles):
+    again = registry.model("transformer")(model.hparams, source_vocab_size=20, target_vocab_size=20)
+    again.compile("adam", **given)
+    assert again.jit_compile is compiles
+
+
+def test_a_compiled_model_is_loaded_with_its_optimizer(model, tmp_path):
+    data = {"inputs": INPUTS, "targets": TARGETS}
+    saved = registry.model("transformer")(model.hparams, source_vocab_size=20, target_vocab_size=20)
+    saved.compile(keras.optimizers.Adam(0.125), metrics=[keras.metrics.SparseCategoricalAccuracy()])
+    saved.fit(data, verbose=0)
+    saved.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert (int(loaded.optimizer.iterations), float(loaded.optimizer.learning_rate)) == (1, 0.125)
+    for ours, theirs in zip(loaded.optimizer.variables, saved.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert list(loaded.fit(data, verbose=0).history) == ["loss", "sparse_categorical_accuracy"]
+
+
 def test_weights_of_losses():
     loss, logits = SmoothedCrossEntropy(), np.log([[[0.25, 0.75], [0.5, 0.5]], [[0.75, 0.25], [0.5, 0.5]]])
     labels = np.array([[1, 1], [1, 0]])
