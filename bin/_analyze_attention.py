@@ -1,7 +1,6 @@
 """t2t_ext-analyze attention: the attention of a model in a sentence (He et al. 2018, section 5.3)."""
 
 import argparse
-import pathlib
 from typing import Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
@@ -11,6 +10,7 @@ from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
+from t2t_ext.reporting.report import directory_for
 
 _NAME = "t2t_ext-analyze attention"
 _DEFAULT_DIR = ("analysis", "attention")
@@ -77,7 +77,7 @@ def run(flags: argparse.Namespace) -> None:
     if isinstance(hparams, TransformerHParams):
         choice.check(max(hparams.encoder_layers, hparams.decoder_layers), hparams.num_heads)
     lines = run_texts(directory, flags).tagged(sources)
-    out_dir = pathlib.Path(flags.out_dir or directory.path.joinpath(*_DEFAULT_DIR))
+    out_dir = directory_for(flags.out_dir or directory.path.joinpath(*_DEFAULT_DIR))
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.attention.sentences import look
     from t2t_ext.translation.translator import Translator
@@ -125,7 +125,7 @@ def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:
             found = text_lines.read(flags.reference_file)
             advice = "Give a reference for each sentence, an empty line for the model's own translation."
             text_lines.check_as_many(source, found, advice)
-            references = found.lines
+            references = [line if line.strip() else "" for line in found.lines]
         return source.lines, references
     if flags.reference_file:
         raise UserError("--reference_file goes with --sentence_file; of one sentence give --reference=TEXT.")

@@ -64,6 +64,7 @@ def run(flags: argparse.Namespace) -> None:
     from t2t_ext.analysis.divergence.runs import check_runs, measure_run
 
     notes = check_runs(runs, references is not None)
+    out_dir = output_directory(flags, runs[0].directory.path, "divergence")
     measured = []
     for each, lines in zip(runs, tagged, strict=True):
         with running_total(each.label, len(lines), "sentences") as update:
@@ -77,7 +78,6 @@ def run(flags: argparse.Namespace) -> None:
     words += f"{HEADS[flags.heads]}; means over positions, then over sentences, ± standard error over sentences."
     settings = {name: getattr(flags, name) for name in ("split", "sentence_file", "reference_file")}
     settings |= {"sentences": len(sources), "max_subwords": flags.max_subwords, "heads": flags.heads}
-    out_dir = output_directory(flags, runs[0].directory.path, "divergence")
     names = divergence_report.write(out_dir, measured, words, settings, notes)
     print(divergence_report.build(measured, words).text(), flush=True)
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")

@@ -59,7 +59,6 @@ def run(flags: argparse.Namespace) -> None:
     _check_modes(flags)
     checkpoint_path = flags.checkpoint_path if flags.split else None
     runs = labeled(open_runs(given_runs(flags), _NAME, checkpoint_path, log.warning), flags.labels, shared=True)
-    out_dir = output_directory(flags, runs[0].directory.path, "grad_norms")
     from t2t_ext.analysis.gradients import report as gradient_report
 
     notes: list[str] = []
@@ -69,6 +68,7 @@ def run(flags: argparse.Namespace) -> None:
         report, notes = gradient_report.logged(runs, flags.from_step, flags.to_step)
     for note in notes:
         log.warning(note)
+    out_dir = output_directory(flags, runs[0].directory.path, "grad_norms")
     names = gradient_report.write(out_dir, report, notes)
     print(gradient_report.build(report).text(), flush=True)
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
@@ -93,6 +93,7 @@ def _at_checkpoints(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> A
     data = run_texts(runs[0].directory, flags).data()
     if flags.split not in data.splits:
         data.shard_paths(flags.split)  # raises an error that lists the splits
+    output_directory(flags, runs[0].directory.path, "grad_norms")  # raises an error before models are loaded
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.checkpoint_gradients import compare
 

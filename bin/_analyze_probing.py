@@ -91,6 +91,7 @@ def run(flags: argparse.Namespace) -> None:
         for words in task.notes():
             note(words)
     texts = [run_texts(each.directory, flags) for each in runs]
+    out_dir = output_directory(flags, runs[0].directory.path, "probing")
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.probing import report as probing_report
     from t2t_ext.analysis.probing.probe import ProbedText, probe
@@ -104,7 +105,6 @@ def run(flags: argparse.Namespace) -> None:
         note=note,
         progress=running_total,
     )
-    out_dir = output_directory(flags, runs[0].directory.path, "probing")
     names = probing_report.write(out_dir, report, notes)
     print(probing_report.build(report).text(), flush=True)
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")

@@ -4,7 +4,9 @@ import argparse
 
 from t2t_ext.bin._flag_groups import USER_DIRECTORY
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable
-from t2t_ext.bin._run_text import run_texts
+from t2t_ext.bin._run_text import keep_runs, run_texts
+from t2t_ext.data.corpora.text_lines import STANDARD
+from t2t_ext.errors import UserError
 from t2t_ext.io import log, outputs
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -56,7 +58,10 @@ def run(flags: argparse.Namespace) -> None:
     directory = RunDirectory.open(flags.output_dir)
     directory.require_text(_NAME)
     output = flags.shortlist_file or str(directory.path / "shortlist.npz")
+    if STANDARD in (output, flags.vmap_file):
+        raise UserError("A shortlist is not written to standard output: give --shortlist_file and --vmap_file names.")
     outputs.check_all([output, flags.vmap_file], [])
+    keep_runs([directory], (output, flags.vmap_file))
     from t2t_ext.data.datasets.example_store import ExampleStore
     from t2t_ext.data.datasets.shortlist import Shortlist
 

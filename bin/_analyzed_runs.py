@@ -5,6 +5,7 @@ import pathlib
 
 from t2t_ext.bin._flag_groups import USER_DIRECTORY
 from t2t_ext.bin._flags import FlagParser, FlagTable, expand_home
+from t2t_ext.reporting.report import directory_for
 
 CHECKPOINT = {
     "checkpoint_path=DIR[,DIR]": "Checkpoint of each run: best, averaged or a step; default: the latest. A,B: one for "
@@ -44,8 +45,12 @@ def out_dir_flag(analysis: str) -> FlagTable:
 
 
 def output_directory(flags: argparse.Namespace, first: pathlib.Path, analysis: str) -> pathlib.Path:
-    """Returns the directory for output: ``--out_dir``, or ``analysis/NAME`` in the first run's directory."""
-    return pathlib.Path(flags.out_dir or first / "analysis" / analysis)
+    """Creates and returns the directory for output: ``--out_dir``, or ``analysis/NAME`` in the first run's directory.
+
+    Raises:
+      UserError: The directory cannot be created or written to.
+    """
+    return directory_for(flags.out_dir or first / "analysis" / analysis)
 
 
 def given_runs(flags: argparse.Namespace) -> list[str]:

@@ -102,7 +102,12 @@ def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Seque
     """
     values = [getattr(flags, name) for name in inputs]
     check_all(outputs, [path for value in values for path in (value, *value.split(","))])
-    given = [f"--{name}" for name in inputs if getattr(flags, name) == text_lines.STANDARD]
+    given = [
+        f"--{name}"
+        for name, value in zip(inputs, values, strict=True)
+        for path in value.split(",")
+        if path == text_lines.STANDARD
+    ]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} cannot both be standard input: give files for all but one.")
 

@@ -161,6 +161,8 @@ def _check_input(flags: argparse.Namespace) -> None:
         )
     if flags.data_dir and not flags.split:
         raise UserError("--data_dir goes with --split.")
+    if "sheet_sentences" in flags.given and not flags.sheet:
+        raise UserError("--sheet_sentences is the size of the sheet: give --sheet=FILE, or leave it out.")
     if flags.split and flags.source:
         raise UserError("--source goes with --reference: --split gives the source, too.")
 
@@ -180,14 +182,18 @@ def _read(flags: argparse.Namespace, *, tokenized: bool) -> scored_files.ScoredF
     if not flags.split:
         return scored_files.read(flags.translations, flags.reference.split(","), flags.source, tokenized=tokenized)
     from t2t_ext.bin._run_text import run_texts
+    from t2t_ext.data.generation.encoding import without_tags
     from t2t_ext.evaluation.scorer import references_of
     from t2t_ext.runs.run_directory import RunDirectory
 
     directory = RunDirectory.open(flags.output_dir)
-    sources, references = run_texts(directory, flags).split(flags.split)
+    texts = run_texts(directory, flags)
+    sources, references = texts.split(flags.split)
     references = references_of(references, directory.text_encoders()[1], tokenized=tokenized)
+    # A tag is no word of the sentence: it would count in lengths and on the sheet.
+    lines = list(without_tags(list(map(str, sources)), getattr(texts.problem, "tags", ())))
     name = f"{flags.split} of {flags.output_dir}'s data"
-    return scored_files.read_beside(flags.translations, list(map(str, sources)), references, name, tokenized=tokenized)
+    return scored_files.read_beside(flags.translations, lines, references, name, tokenized=tokenized)
 
 
 def _write_sheet(flags: argparse.Namespace, systems: Any, files: scored_files.ScoredFiles) -> None:

@@ -53,7 +53,7 @@ def main(flags: argparse.Namespace) -> None:
     from t2t_ext.serving.served_text import check_destination
 
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
-    if idle := decode_hparams.changed("return_beams", "write_beam_scores"):
+    if idle := _idle(flags, decode_hparams):
         log.warning(f"{' and '.join(idle)} of --decode_hparams change nothing in an export")
     chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
     check_directions(decode_hparams, directions_of(chosen[0].run.hparams()))
@@ -88,6 +88,17 @@ def main(flags: argparse.Namespace) -> None:
         made_from["ensemble"] = [{**member, "weight": weight} for member, weight in zip(members, weights, strict=True)]
     path = export(translator, export_dir, version=version, made_from=made_from, overwrite=flags.overwrite)
     print(f"Exported {names} to {path}; for serving it see {page('serving')}.")
+
+
+def _idle(flags: argparse.Namespace, decode_hparams: Any) -> list[str]:
+    """Returns the decode hparams that are set but have no effect on what is exported.
+
+    A SavedModel takes batches as they come. Its ``nbest`` gives the whole beam, or ``num_hypotheses`` samples.
+    """
+    names = ["return_beams", "write_beam_scores"]
+    names += ["batch_size"] if flags.format == SAVED_MODEL else []
+    names += [] if flags.format == SAVED_MODEL and decode_hparams.sampling_method == "random" else ["num_hypotheses"]
+    return list(decode_hparams.changed(*names))
 
 
 def _write_preset(flags: argparse.Namespace, chosen: Sequence[Any], weights: Any, decode_hparams: Any) -> pathlib.Path:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
-from t2t_ext.bin._run_text import check_bootstrap, check_shortlist, chosen_text, run_texts
+from t2t_ext.bin._run_text import check_bootstrap, check_files, check_shortlist, chosen_text, run_texts
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     check_directions(decode_hparams, directions_of(directory.hparams()))
     check_shortlist(directory, decode_hparams)
+    if idle := decode_hparams.changed("num_hypotheses", "return_beams", "write_beam_scores"):
+        log.warning(f"{', '.join(idle)} of --decode_hparams change nothing: only the best translation is written")
     if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
         parent = pathlib.Path(flags.translations_dir).parent
         raise UserError(f"--translations_dir={flags.translations_dir}: there is no directory {parent}.")
@@ -146,6 +149,7 @@ def _texts(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, list[str]
     if flags.decode_from_file:
         if flags.data_dir:
             raise UserError("--data_dir goes with --split, not --decode_from_file.")
+        check_files(flags, ("decode_from_file", "decode_reference"), ())
         _, lines, references = chosen_text(flags, texts)
         return pathlib.Path(flags.decode_from_file).name, texts.tagged(list(lines)), list(map(list, references))
     split = flags.split or "dev"

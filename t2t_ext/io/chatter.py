@@ -1,7 +1,8 @@
-"""Keeps informational messages of C++ libraries off standard error; their errors and warnings are passed on."""
+"""Keeps messages of libraries that users can do nothing about off standard error; the others are passed on."""
 
 import contextlib
 import importlib.machinery
+import logging
 import os
 import re
 import sys
@@ -44,6 +45,21 @@ def left_out() -> Iterator[None]:
                 if not _CHATTER.search(line):
                     os.write(real, line)
             os.close(real)
+
+
+def _is_no_retracing(record: logging.LogRecord) -> bool:
+    return "triggered tf.function retracing" not in str(record.msg)
+
+
+@contextlib.contextmanager
+def retracing_expected() -> Iterator[None]:
+    """Suppresses TensorFlow's warning that a function is traced often, where each model or shape has its own graph."""
+    tensorflow = logging.getLogger("tensorflow")
+    tensorflow.addFilter(_is_no_retracing)
+    try:
+        yield
+    finally:
+        tensorflow.removeFilter(_is_no_retracing)
 
 
 class _QuietLoader(importlib.machinery.SourceFileLoader):

@@ -18,8 +18,8 @@ from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.pipeline import eval_batches
 from t2t_ext.errors import UserError
+from t2t_ext.io.chatter import retracing_expected
 from t2t_ext.models.seq2seq import Seq2Seq
-from t2t_ext.training.graph_options import retracing_expected
 from t2t_ext.training.step import loss_gradients
 
 Batch = dict[str, tf.Tensor]

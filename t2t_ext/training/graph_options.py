@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import gc
-import logging
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -53,21 +52,6 @@ def collection_paused(when: bool) -> Iterator[None]:
     finally:
         if pauses:
             gc.enable()
-
-
-def _is_no_retracing(record: logging.LogRecord) -> bool:
-    return "triggered tf.function retracing" not in str(record.msg)
-
-
-@contextlib.contextmanager
-def retracing_expected() -> Iterator[None]:
-    """Suppresses TensorFlow's warning that a function is traced often: static shapes have one graph per bucket."""
-    log = tf.get_logger()
-    log.addFilter(_is_no_retracing)
-    try:
-        yield
-    finally:
-        log.removeFilter(_is_no_retracing)
 
 
 def release_unused() -> None:

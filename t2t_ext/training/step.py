@@ -14,10 +14,11 @@ import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.data.text.text_encoder import PAD_ID
+from t2t_ext.io.chatter import retracing_expected
 from t2t_ext.layers import dropout
 from t2t_ext.layers.masks import real_positions
 from t2t_ext.training import handles, losses
-from t2t_ext.training.graph_options import collection_paused, few_graph_optimizers, retracing_expected
+from t2t_ext.training.graph_options import collection_paused, few_graph_optimizers
 from t2t_ext.training.optimizers import Optimizer
 from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.state import WINDOW_FIELDS, TrainingState

@@ -356,6 +356,7 @@ def test_empty_file(decode, tmp_path):
         (["--decode_from_file={in}", "--split=dev"], "exclude each other"),
         (["--decode_from_file={dir}/nothing.txt"], "nothing.txt"),
         (["--decode_from_file={in}", "--decode_reference={pairs}"], "5 in {in}, 1 in {pairs}"),
+        (["--decode_from_file=-", "--decode_reference=-,{in}"], "cannot both be standard input"),
         (["--decode_from_file={in}", "--decode_reference={in},"], "no file name before or after a comma"),
         (["--decode_interactive", "--source_tag=<x>"], "trained without this tag"),
         (["--decode_from_file={in}", "--decode_to_file={dir}/no/out.txt"], "no directory {dir}/no"),

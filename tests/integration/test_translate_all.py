@@ -9,6 +9,8 @@ import pytest
 
 from t2t_ext.bin import decoder, translate_all
 from t2t_ext.data.text.text_encoder import EOS_ID
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation.score_table import curves
 from t2t_ext.runs import checkpoints
 
 FOLDER = "dev.beam2.alpha0.6"
@@ -249,6 +251,16 @@ def test_last_only_of_averages_and_a_file(run, toy_corpus, tmp_path):
     assert len((found / "model.ckpt-00000060.txt").read_text().splitlines()) == len(toy_corpus.dev)
 
 
+def test_curves_that_cannot_be_written_are_no_traceback(tmp_path):
+    """Such as those of a run that only others may write to."""
+    (tmp_path / "tensorboard").write_text("")
+    with (
+        pytest.raises(UserError, match="Cannot write the curves for TensorBoard"),
+        curves(tmp_path / "tensorboard", []),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -265,6 +277,8 @@ def test_last_only_of_averages_and_a_file(run, toy_corpus, tmp_path):
         (["--output_dir=nowhere"], "nowhere"),
         (["--n_bootstrap=1"], "--n_bootstrap=1: an interval needs more samples"),
         (["--last_only", "--every_steps=7"], "--every_steps=7 has no effect beside --last_only"),
+        (["--decode_from_file=-", "--decode_reference=-"], "cannot both be standard input"),
+        (["--decode_hparams=return_beams=true", "--min_steps=99"], "return_beams of --decode_hparams change nothing"),
     ],
 )
 def test_mistakes(run, flags, message, capsys):

@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_ext.io.chatter import retracing_expected
 from t2t_ext.io.progress import Update
 
 _PREDICTED_AT_ONCE = 8192
@@ -110,15 +111,16 @@ def train(
         "val_accuracy", mode="max", patience=settings.patience, restore_best_weights=True
     )
     reporting = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: progress(epoch + 1, settings.epochs))
-    history = model.fit(
-        shuffled(trained, labels[0], settings.batch_size, seed),
-        epochs=settings.epochs,
-        shuffle=False,  # the dataset shuffles
-        validation_data=(valid, labels[1]),
-        validation_batch_size=_PREDICTED_AT_ONCE,
-        callbacks=[stopping, reporting],
-        verbose=0,
-    )
-    predicted = model.predict(test, batch_size=_PREDICTED_AT_ONCE, verbose=0).argmax(axis=1).astype(np.int32)
+    with retracing_expected():  # TensorFlow takes the functions of all classifiers for one
+        history = model.fit(
+            shuffled(trained, labels[0], settings.batch_size, seed),
+            epochs=settings.epochs,
+            shuffle=False,  # the dataset shuffles
+            validation_data=(valid, labels[1]),
+            validation_batch_size=_PREDICTED_AT_ONCE,
+            callbacks=[stopping, reporting],
+            verbose=0,
+        )
+        predicted = model.predict(test, batch_size=_PREDICTED_AT_ONCE, verbose=0).argmax(axis=1).astype(np.int32)
     accuracies = tuple(round(each, 7) for each in history.history["val_accuracy"])  # Keras's are float32
     return Trained(predicted, accuracies, stopping.best_epoch + 1)

@@ -172,7 +172,7 @@ def read_task(path: files.PathLike, limits: Sequence[int] = (0, 0, 0), max_chara
         partitions[name] = Partition(tuple(sentence for _, sentence, _ in kept), labels)
     trained = set(partitions[TRAIN].sentences)
     repeated = sum(sentence in trained for sentence in partitions[TEST].sentences)
-    digest = files.sha256_of_file(path)
+    digest = files.sha256_of_file(inputs.on_disk(path))
     return ProbingTask(stem_of(path), path, digest, classes, partitions, dict(dropped), first, repeated)
 
 

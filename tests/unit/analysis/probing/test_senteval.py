@@ -2,12 +2,15 @@
 
 import collections
 import gzip
+import hashlib
+import os
 
 import numpy as np
 import pytest
 
 from t2t_ext.analysis.probing import senteval, senteval_build, senteval_coordination, senteval_corpus
 from t2t_ext.errors import UserError
+from t2t_ext.io import inputs
 
 GOOD = ["tr\tO\tthe cat sees", "tr\tI\tcat the sees", "tr\tO\ta dog", "va\tI\tdog a", "te\tO\tthe cat sees", "te\tI\tx"]
 SETTINGS = senteval_build.BuildSettings(sizes=(40, 8, 10), words=4, first_rank=6, rarest=5, commonest=400)
@@ -33,6 +36,20 @@ def test_a_task_is_read(tmp_path):
     assert task.notes() == [f"{path}: 1 of 2 test sentences are training sentences, too"]
     other = senteval.read_task(task_file(tmp_path / "mine.txt", GOOD))
     assert (other.name, other.category) == ("mine", "other")
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    """What is read a second time, for the digest, is what came through it."""
+    content = "".join(line + "\n" for line in GOOD).encode()
+    end, start = os.pipe()
+    os.write(start, content)
+    os.close(start)
+    try:
+        task = senteval.read_task(f"/dev/fd/{end}")
+    finally:
+        os.close(end)
+        inputs.forget_pipes()
+    assert task.sha256 == hashlib.sha256(content).hexdigest()
 
 
 def test_lines_that_cannot_be_used_are_counted(tmp_path):

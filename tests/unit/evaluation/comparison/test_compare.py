@@ -9,6 +9,7 @@ import json
 import lzma
 import random
 import re
+import types
 
 import pytest
 import sacrebleu
@@ -443,6 +444,7 @@ def test_command_counts_the_sources_subwords(files, corpus, tmp_path, capsys):
         (["--reference={reference}", "--train_text=/dev/null", "{good}"], "--train_text=/dev/null is empty"),
         (["--reference={reference}", "--n_bootstrap=1", "{good}"], "at least 2"),
         (["--reference={reference}", "--refs=x", "{good}"], "unknown flag --refs"),
+        (["--reference={reference}", "--sheet_sentences=5", "{good}"], "give --sheet=FILE, or leave it out"),
     ],
 )
 def test_command_errors(files, corpus, tmp_path, capsys, arguments, message):
@@ -460,6 +462,19 @@ def test_command_errors(files, corpus, tmp_path, capsys, arguments, message):
     assert message.format(**names) in error
     assert error.startswith("error: ")
     assert error.count("\n") == 1
+
+
+def test_a_tag_is_no_word_of_the_source(tmp_path, monkeypatch):
+    problem = types.SimpleNamespace(tags=("<a>", "<b>"))
+    split = (["<a> ein Haus", "das <b> da"], [["a house", "that there"]])
+    encoder = types.SimpleNamespace(steps=types.SimpleNamespace(names=()))
+    run = types.SimpleNamespace(text_encoders=lambda: (encoder, encoder))
+    monkeypatch.setattr("t2t_ext.runs.run_directory.RunDirectory.open", lambda path: run)
+    texts = types.SimpleNamespace(problem=problem, split=lambda name: split)
+    monkeypatch.setattr("t2t_ext.bin._run_text.run_texts", lambda run, flags: texts)
+    translations = [write(tmp_path, "a.txt", ["a house", "that"])]
+    flags = types.SimpleNamespace(split="test", output_dir="RUN", translations=translations)
+    assert command._read(flags, tokenized=False).source.lines == ["ein Haus", "das <b> da"]
 
 
 def test_text_without_differences(corpus):
