@@ -256,6 +256,17 @@ def test_mistakes(analyze_command, trained_run, make_run, tmp_path, toy_corpus):
         assert (status, message in err) == (2, True), f"{flags}: {err}"
 
 
+@pytest.mark.parametrize("flags", [("attention", f"--sentence={SOURCE}"), ("grad_norms", "--split=dev")])
+def test_an_output_directory_is_checked_before_the_model_is_loaded(
+    analyze_command, trained_run, tmp_path, monkeypatch, flags
+):
+    (tmp_path / "file").write_text("")
+    module = f"t2t_ext.bin._analyze_{flags[0]}"
+    monkeypatch.setattr(f"{module}.start_tensorflow", lambda *_: pytest.fail("TensorFlow was started"))
+    status, _, err = analyze_command(*flags, f"--output_dir={trained_run.directory}", f"--out_dir={tmp_path}/file")
+    assert (status, "the directory cannot be written to" in err) == (2, True)
+
+
 def test_two_directions_are_refused_before_the_model_is_loaded(make_run, tmp_path, capsys, monkeypatch):
     """The decoder refuses prefixes and alignments for a model of two directions before it starts TensorFlow."""
     run = make_run("synchronous_transformer")

@@ -134,3 +134,15 @@ def test_mistakes(analyze_command, tiny_run, dual_runs, task_dir, tmp_path):
     ):
         status, _, err = analyze_command(*flags)
         assert (status, message in err) == (2, True), f"{flags}: {err}"
+
+
+def test_an_output_directory_is_checked_before_the_model_is_loaded(
+    analyze_command, dual_runs, task_dir, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_text("")
+    flags = f"--output_dir={dual_runs[0]}", f"--out_dir={tmp_path}/file"
+    loads = "t2t_ext.translation.translator.Translator.load"
+    monkeypatch.setattr(loads, lambda *_: pytest.fail("the model was loaded"))
+    for more in (("probing", f"--probing_dir={task_dir}"), ("divergence", "--split=dev")):
+        status, _, err = analyze_command(*more, *flags)
+        assert (status, "the directory cannot be written to" in err) == (2, True)
