@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import operator
+import sys
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.config.languages import check_language
@@ -78,9 +79,10 @@ def main(flags: argparse.Namespace) -> None:
     files = scored_files.read([flags.translation], references, flags.source, tokenized=tokenized, streamed=True)
     sets = [text.lines for text in files.references]
     results = []
+    stream = sys.stderr if outputs.is_standard(flags.json) else sys.stdout
     for text in files.translations:
         if len(files.translations) > 1:
-            print(f"system {text.system}")
+            print(f"system {text.system}", file=stream)
         for named, protocol in chosen:
             doubt = protocols.doubt(protocol, text.lines)
             if doubt:
@@ -90,9 +92,9 @@ def main(flags: argparse.Namespace) -> None:
                 label = named.format(score.name)
                 # Scripts around tensor2tensor's t2t-bleu look for BLEU_uncased = %6.2f.
                 value = f"{score.value:6.2f}" if label.startswith("BLEU_") else score.format(score.value)
-                print(f"{label} = {value}{score.explanation}")
+                print(f"{label} = {value}{score.explanation}", file=stream)
                 if flags.by_order:
-                    print(*_orders(score), sep="\n")
+                    print(*_orders(score), sep="\n", file=stream)
                 results.append({"system": text.system, "label": label, **dataclasses.asdict(score)})
     if flags.json:
         report = {

@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -140,7 +141,7 @@ def main(flags: argparse.Namespace) -> None:
         report=_progress,
     )
     found = build(comparison)
-    print(found.text())
+    print(found.text(), file=sys.stderr if any(map(outputs.is_standard, (flags.json, flags.html))) else sys.stdout)
     if flags.json:
         _write(flags.json, as_json(comparison.as_dict()))
     if flags.html:

@@ -302,7 +302,8 @@ def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: st
         log.info(shown_shares(shares_of(winners)))
     if scorer:
         for score in run.text.scores(scorer):
-            print(score, file=sys.stderr if STANDARD in (output, flags.nbest_file) else sys.stdout, flush=True)
+            taken = any(map(outputs.is_standard, (output, flags.nbest_file)))
+            print(score, file=sys.stderr if taken else sys.stdout, flush=True)
 
 
 @contextlib.contextmanager

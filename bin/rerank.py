@@ -25,7 +25,7 @@ from t2t_ext.bin._run_text import (
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.io.progress import running_total
 from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION, NO_TRANSLATION
 from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
@@ -139,7 +139,7 @@ def main(flags: argparse.Namespace) -> None:
         "decode_hparams": decode_hparams.to_dict(),
         "lines": found.lines,
         "seconds": round(found.seconds, 3),
-        **found.told(sys.stderr if output == STANDARD else sys.stdout),
+        **found.told(sys.stderr if outputs.is_standard(output) else sys.stdout),
     }
     if flags.report_file:
         text_lines.write(flags.report_file, [json.dumps(report, ensure_ascii=False, indent=1)])

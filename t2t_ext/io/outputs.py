@@ -102,6 +102,11 @@ class Destination:
             raise UserError(f"Cannot write all to {self.path}: the process that read the pipe has ended.") from error
 
 
+def is_standard(path: str) -> bool:
+    """Returns whether an output path is standard output: ``-``, or a name of it such as ``/dev/stdout``."""
+    return path == STANDARD or (path != "" and Destination.of(path).descriptor == 1)
+
+
 def check(path: str) -> None:
     """Checks that a file can be written, before hours are spent on computing its content.
 

@@ -85,6 +85,13 @@ def test_table_by_order(sgml, capsys):
     assert [float(value) for value in rows[3][1:]][3] == pytest.approx(float(rows[0][2]) / 100, abs=1e-4)
 
 
+def test_json_on_standard_output_is_alone_there(sgml, capfd):
+    assert run(sgml, "--protocol=mteval_v13a", "--by_order", "--json=-") == 0
+    said = capfd.readouterr()
+    assert [score["label"] for score in json.loads(said.out)["scores"]] == ["mteval_v13a BLEU", "mteval_v13a NIST"]
+    assert said.err.startswith("mteval_v13a BLEU = ")
+
+
 def test_protocols_intervals_and_json(sgml, capsys):
     (sgml / "ref.txt").write_text("\n".join(SETS[0]) + "\n")
     flags = ["--protocol=t2t_intl,chrf,ter_uc", "--n_bootstrap=30", f"--json={sgml / 'out.json'}"]

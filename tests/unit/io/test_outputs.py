@@ -32,6 +32,11 @@ def test_link_stays_and_its_file_is_replaced(tmp_path, write, is_there):
     assert (sorted(os.listdir(tmp_path)), os.listdir(tmp_path / "there")) == (["link", "there"], ["file"])
 
 
+def test_the_names_of_standard_output(tmp_path):
+    assert all(map(outputs.is_standard, ("-", "/dev/stdout", "/dev/fd/1")))
+    assert not any(map(outputs.is_standard, ("", "/dev/null", "/dev/stderr", str(tmp_path / "-"))))
+
+
 @WRITERS
 def test_pipe_is_written_through(tmp_path, write, capfd):
     pipe = tmp_path / "pipe"

@@ -374,6 +374,14 @@ def test_command(files, tmp_path, capsys):
     Page((tmp_path / "out.html").read_text())
 
 
+def test_a_report_on_standard_output_is_alone_there(files, capfd):
+    flags = [f"--reference={files['reference']}", "--sentences=0", "--protocol=chrf", "--json=-", *FAST]
+    assert command.main([*flags, files["good"]]) == 0
+    said = capfd.readouterr()
+    assert json.loads(said.out)["names"] == ["good"]
+    assert "== chrf: chrF2" in said.err
+
+
 def test_command_with_one_system_and_tokens(files, capsys):
     flags = [f"--reference={files['reference']},{files['source']}", "--protocol=multi_bleu,ter", "--names=mine"]
     assert command.main([*flags, *FAST, files["bad"]]) == 0
