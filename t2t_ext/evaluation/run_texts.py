@@ -111,12 +111,14 @@ class RunTexts:
 
     def scorer(self, encoder: "SubwordEncoder") -> PartScorer:
         """Returns a scorer for the best hypotheses, which may arrive in parts; ``encoder`` is the target's."""
-        own = getattr(self.problem, "scoring", protocols.DEFAULT)
-        # chrF and TER are for translations, not for summaries and captions.
-        others = () if protocols.protocol(own).needs[0] else ("chrf", "ter")
-        names: list[Any] = protocols.names_in(self.scoring) or list(dict.fromkeys((own, *others)))
+        names: list[Any] = protocols.names_in(self.scoring)
         if self.tokenize:
             names = [protocols.bleu_with(self.tokenize)]
+        elif not names:
+            own = getattr(self.problem, "scoring", protocols.DEFAULT)
+            # chrF and TER are for translations, not for summaries and captions.
+            others = () if protocols.protocol(own).needs[0] else ("chrf", "ter")
+            names = list(dict.fromkeys((own, *others)))
         language = getattr(self.problem, "target_language", "")
         return PartScorer(names, encoder, language=language)
 

@@ -340,7 +340,7 @@ class Sweep:
 
     def _write_table(self) -> None:
         self.table.write_table()
-        self.table.write_picture(f"{self._run.path.name}: {self._config.name}, {self._config.checkpoints}")
+        self.table.write_picture(f"{self._run.path.resolve().name}: {self._config.name}, {self._config.checkpoints}")
 
     def _may_wait(self) -> bool:
         waits = self._config.wait_minutes > 0 and not self._config.last_only

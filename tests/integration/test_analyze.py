@@ -10,6 +10,7 @@ from random_weights import random_arrays
 
 from t2t_ext.bin import decoder
 from t2t_ext.data.text import sentencepiece_model, text_encoder
+from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints, run_directory
 
 SOURCE, REFERENCE = "the old cat sees the lamp .", "die alte Katze sieht die Lampe ."
@@ -254,6 +255,14 @@ def test_mistakes(analyze_command, trained_run, make_run, tmp_path, toy_corpus):
     ):
         status, _, err = analyze_command(*flags)
         assert (status, message in err) == (2, True), f"{flags}: {err}"
+
+
+def test_the_end_of_a_sentence_is_no_subword_of_it():
+    from t2t_ext.analysis.attention import sentences
+
+    sentences._check_length([20, 21, text_encoder.EOS_ID], "It", "a b", 2)
+    with pytest.raises(UserError, match="3 subwords, at most 2"):
+        sentences._check_length([20, 21, 22, text_encoder.EOS_ID], "It", "a b c", 2)
 
 
 @pytest.mark.parametrize("flags", [("attention", f"--sentence={SOURCE}"), ("grad_norms", "--split=dev")])

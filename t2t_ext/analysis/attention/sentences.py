@@ -74,10 +74,11 @@ def _ids(encoder: Any, text: str) -> list[int]:
 
 
 def _check_length(ids: list[int], what: str, text: str, most: int) -> None:
-    if len(ids) > most:
+    subwords = len(ids) - (ids[-1:] == [EOS_ID])
+    if subwords > most:
         shown = text if len(text) <= 40 else f"{text[:40]}..."
         raise UserError(
-            f"{what} is too long for a picture: {len(ids)} subwords, at most {most} (--max_subwords): {shown} Give a "
+            f"{what} is too long for a picture: {subwords} subwords, at most {most} (--max_subwords): {shown} Give a "
             "shorter one, or raise --max_subwords."
         )
 

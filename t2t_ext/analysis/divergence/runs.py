@@ -61,12 +61,7 @@ def measure_run(
         targets = _ids(translator.target_encoder, references)
         backward = translator.target_direction == "r2l"
         sides.append([ids[-2::-1] + ids[-1:] if backward else ids for ids in targets])
-    # More than one id: at least one subword besides EOS.
-    kept = [
-        number
-        for number, ids in enumerate(zip(*sides, strict=True))
-        if all(1 < len(each) <= max_subwords for each in ids)
-    ]
+    kept = usable(sides, max_subwords)
     if not kept:
         raise UserError(
             f"{run.directory.path}: no sentence has from 1 to {max_subwords} subwords (--max_subwords) on every side: "
@@ -82,6 +77,12 @@ def measure_run(
     stacks = measure(model, sources, targets_kept[0] if targets_kept else None, heads, progress)
     kernel_size = run.directory.hparams().dc_kernel_size
     return Measured(run.label, run.directory.path, run.checkpoint.name, kernel_size, stacks), notes
+
+
+def usable(sides: Sequence[Sequence[Sequence[int]]], most: int) -> list[int]:
+    """Returns the numbers, from 0, of the sentences with 1 to ``most`` subwords on every side, given ids with EOS."""
+    rows = enumerate(zip(*sides, strict=True))
+    return [number for number, row in rows if all(1 <= len(ids) - 1 <= most for ids in row)]
 
 
 def _ids(encoder: SubwordEncoder, lines: Sequence[str]) -> list[list[int]]:

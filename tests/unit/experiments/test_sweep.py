@@ -1,6 +1,7 @@
 """Tests of sweeps: which texts count as the same, and that two sweeps do not disturb each other."""
 
 import json
+import pathlib
 import socket
 import types
 
@@ -92,3 +93,13 @@ def test_sweeps_into_several_folders_have_curves_of_their_own(tmp_path):
     assert len(set(boards)) == 3
     assert {board.parent for board in boards} == {boards[0].parent}
     assert sweep(tmp_path, ["a"], parent=tmp_path / "a").board_dir == boards[1]
+
+
+def test_the_picture_names_the_run_even_where_it_is_the_working_directory(tmp_path, monkeypatch):
+    made = sweep(tmp_path, ["a"])
+    monkeypatch.chdir(tmp_path / "run")
+    made._run.path = pathlib.Path()
+    titles = []
+    monkeypatch.setattr(made.table, "write_picture", titles.append)
+    made._write_table()
+    assert titles == ["run: in, checkpoints"]

@@ -13,6 +13,7 @@ from t2t_ext import registry
 from t2t_ext.analysis.divergence import measure as divergence
 from t2t_ext.analysis.divergence import report as divergence_report
 from t2t_ext.analysis.divergence.report import Divergences, Measured
+from t2t_ext.analysis.divergence.runs import usable
 from t2t_ext.errors import UserError
 
 SOURCES = [[20, 21, 22, 23, 1], [24, 25, 1], [26, 1]]
@@ -122,6 +123,13 @@ def test_models_that_can_be_measured():
         divergence.check_model(registry.model(name))
     with pytest.raises(UserError, match="LayerCoordination has no encoder and decoder whose layers"):
         divergence.check_model(registry.model("layer_coordination"))
+
+
+def test_the_end_of_a_sentence_is_no_subword_of_it():
+    sides = [*SOURCES, [1]], [*TARGETS, [40, 1]]
+    assert usable(sides, 4) == [0, 2]
+    assert usable(sides, 1) == [2]
+    assert usable(sides[:1], 3) == [1, 2]
 
 
 def test_means_and_standard_errors_are_over_sentences():
