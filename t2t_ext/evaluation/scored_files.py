@@ -16,7 +16,7 @@ from t2t_ext.data.corpora import compression, markup, raw_files, text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.io import stored
 
-_SGML_NAME = re.compile(r"\.(sgm|sgml)(\.\w+)?$", re.I)
+_SGML_NAME = re.compile(rf"\.sgml?({'|'.join(map(re.escape, compression.SUFFIXES))})$", re.I)
 _SGML_TEXT = re.compile(rb"\s*<(\?xml\b|!doctype\b|(mteval|srcset|refset|tstset)\b)", re.I)
 _SHOWN = 3
 _Key = tuple[str, str]

@@ -1,5 +1,6 @@
 """Tests of t2t_ext-bleu with protocols, SGML files, tables by n-gram order and JSON."""
 
+import gzip
 import json
 import re
 
@@ -83,6 +84,16 @@ def test_table_by_order(sgml, capsys):
     assert run(sgml, "--bleu_variant=cased", "--by_order") == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [float(value) for value in rows[3][1:]][3] == pytest.approx(float(rows[0][2]) / 100, abs=1e-4)
+
+
+def test_what_was_made_from_sgml_is_no_sgml(sgml, capsys):
+    """As ``tst.sgm.tok``; a compressed ``tst.sgm.gz`` is."""
+    for name in ("tst.sgm.tok", "ref.sgm.txt"):
+        (sgml / name).write_text("\n".join(HYPOTHESES) + "\n")
+    assert run(sgml, "--protocol=sacrebleu", translation="tst.sgm.tok", reference="ref.sgm.txt") == 0
+    assert capsys.readouterr().out.startswith("sacrebleu BLEU = 100.00")
+    (sgml / "tst.SGML.gz").write_bytes(gzip.compress(TRANSLATIONS.encode()))
+    assert run(sgml, "--protocol=sacrebleu", translation="tst.SGML.gz") == 0
 
 
 def test_json_on_standard_output_is_alone_there(sgml, capfd):
