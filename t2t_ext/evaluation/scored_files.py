@@ -1,7 +1,7 @@
 """Reads translations, references and source for scoring: plain lines, or SGML of NIST and WMT.
 
-Translations may also be n-best lists (``.jsonl``, possibly compressed; the first hypothesis of each line is used) or
-folders of t2t_ext-translate-all (the last checkpoint's translations are used).
+Translations may also be n-best lists (known by ``.jsonl`` or by how they begin, possibly compressed; the first
+hypothesis of each line is used) or folders of t2t_ext-translate-all (the last checkpoint's translations are used).
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from t2t_ext.io import stored
 
 _SGML_NAME = re.compile(rf"\.sgml?({'|'.join(map(re.escape, compression.SUFFIXES))})$", re.I)
 _SGML_TEXT = re.compile(rb"\s*<(\?xml\b|!doctype\b|(mteval|srcset|refset|tstset)\b)", re.I)
+_NBEST_TEXT = re.compile(rb'\{"line": \d+, "source": "')
 _SHOWN = 3
 _Key = tuple[str, str]
 
@@ -141,9 +142,10 @@ def read_translations(paths: Sequence[str], *, tokenized: bool = False, streamed
 
 
 def _is_nbest(path: str) -> bool:
+    name = path
     for suffix in filter(None, compression.SUFFIXES):
-        path = path.removesuffix(suffix)
-    return path.endswith(".jsonl")
+        name = name.removesuffix(suffix)
+    return name.endswith(".jsonl") or _begins(path, _NBEST_TEXT)
 
 
 def check_given_once(paths: Sequence[str]) -> None:
@@ -222,8 +224,8 @@ def _read_nbest(path: str, tokenized: bool) -> Text:
         except (ValueError, LookupError) as error:
             reason = "hypotheses is empty" if isinstance(error, LookupError) else error
             raise UserError(
-                f"{path}, line {number} is no line of an n-best list ({reason}). Files that end in .jsonl are those of "
-                "--nbest_file; give translations another ending."
+                f"{path}, line {number} is no line of an n-best list ({reason}). Files that end in .jsonl, or begin "
+                "like those of --nbest_file, are n-best lists; give translations another ending."
             ) from error
         lines.append(text_lines.one_line(best.get("prepared", best["text"]) if tokenized else best["text"]))
         directions.append(sys.intern(best.get("direction", "") if best.get("length", 1) else ""))
@@ -276,13 +278,16 @@ def _read_file(path: str, kind: str, streamed: bool) -> list[Text]:
 
 
 def _is_sgml(path: str) -> bool:
+    return path != text_lines.STANDARD and (_SGML_NAME.search(path) is not None or _begins(path, _SGML_TEXT))
+
+
+def _begins(path: str, pattern: re.Pattern[bytes]) -> bool:
+    """Returns whether a file begins with a pattern; standard input, which is read once, is not looked at."""
     if path == text_lines.STANDARD:
         return False
-    if _SGML_NAME.search(path):
-        return True
     try:
         with raw_files.opened(path) as file:
-            return _SGML_TEXT.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
+            return pattern.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
     except (OSError, UserError):
         return False  # the line reader reports the error
 

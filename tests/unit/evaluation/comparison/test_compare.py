@@ -30,6 +30,7 @@ from t2t_ext.evaluation.comparison import (
 from t2t_ext.evaluation.comparison import plots as compare_plots
 from t2t_ext.evaluation.comparison import report as compare_report
 from t2t_ext.evaluation.comparison.annotation_sheet import make_sheet
+from t2t_ext.translation.hypothesis import nbest_lines
 
 WORDS = ["the", "a", "cat", "dog", "house", "sees", "runs", "big", "small", "red", "on", "under", "and", "he", "it"]
 
@@ -572,6 +573,19 @@ def test_nbest_lists_may_be_compressed(nbest, tmp_path, ending, compress):
     (plain,) = scored_files.read_translations([str(path)])
     (text,) = scored_files.read_translations([str(tmp_path / f"out.nbest.jsonl.{ending}")])
     assert (text.lines, text.directions) == (plain.lines, won)
+
+
+def test_nbest_lists_are_known_by_their_beginning(tmp_path):
+    """Their lines would otherwise be scored as they are."""
+    records = [[{"text": "a b", "prepared": "a @-@ b"}, {"text": "c"}], [{"text": "d"}]]
+    path = tmp_path / "best.txt.gz"
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in nbest_lines(["x", "y"], records)).encode()))
+    (text,) = scored_files.read_translations([str(path)])
+    assert text.lines == ["a b", "d"]
+    (text,) = scored_files.read_translations([str(path)], tokenized=True)
+    assert text.lines == ["a @-@ b", "d"]
+    (text,) = scored_files.read_translations([write(tmp_path, "plain.txt", ['{"line": 1}', "x"])])
+    assert text.lines == ['{"line": 1}', "x"]
 
 
 def test_lines_without_text_are_won_by_no_direction(tmp_path):
