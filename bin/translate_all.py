@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
@@ -87,7 +88,7 @@ def main(flags: argparse.Namespace) -> None:
     best = table.best()
     if best is not None:
         print(f"{table.folder}: translations, scores.tsv, scores.jsonl, scores.png")
-        print(f"curves: tensorboard --logdir={directory.path / 'tensorboard'}")
+        print(f"curves: tensorboard --logdir={shlex.quote(str(directory.path / 'tensorboard'))}")
         name, value = next(iter(best.scores.items()))
         which = "step" if len(table.records) == 1 else f"best of {len(table.records)}: step"
         print(f"{which} {best.step} with {name} {value:.2f} [{best.signatures[name]}]")

@@ -208,7 +208,9 @@ def curves(directory: pathlib.Path, records: Iterable[ScoreRecord]) -> Iterator[
             path.unlink(missing_ok=True)
         writer = tf.summary.create_file_writer(str(directory))
     except (OSError, tf.errors.OpError) as error:
-        raise unwritable(error, "The curves are written into the run: make its folder writable.") from error
+        raise unwritable(
+            error, "They are written into the run: make room there, or make its folder writable."
+        ) from error
 
     def add(record: ScoreRecord) -> None:
         try:

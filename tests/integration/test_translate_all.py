@@ -171,11 +171,12 @@ def test_compare_takes_the_language_of_the_runs_data(run, capsys, monkeypatch):
 def test_two_runs_do_not_share_a_folder(run, tmp_path, capsys):
     flags = ["--last_only", f"--translations_dir={tmp_path / 'out'}"]
     assert command(run, *flags) == 0
-    other = shutil.copytree(run, tmp_path / "other")
+    other = shutil.copytree(run, tmp_path / "other run")
     assert command(other, *flags) == 2
     assert f"has the translations of the run {run.resolve()}, not of {other.resolve()}" in capsys.readouterr().err
     shutil.rmtree(run)  # as if it had been moved
     assert command(other, *flags) == 0
+    assert f"tensorboard --logdir='{other / 'tensorboard'}'" in capsys.readouterr().out
 
 
 def test_checkpoints_that_are_deleted_or_damaged_are_passed_over_and_said(run, capsys, monkeypatch):
