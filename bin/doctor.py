@@ -50,6 +50,7 @@ def main(args: argparse.Namespace) -> None:
     from t2t_ext.data.doctor.diagnosis import Doctor
     from t2t_ext.data.doctor.findings import faults
     from t2t_ext.data.doctor.report import build, write_report
+    from t2t_ext.data.generation.preparation import check_given_steps
     from t2t_ext.data.generation.settings import cleaning_asked
     from t2t_ext.data.generation.workers import Workers
     from t2t_ext.reporting.report import directory_for
@@ -58,7 +59,9 @@ def main(args: argparse.Namespace) -> None:
     problem = asked_for.base()
     report = directory_for(args.report, "--report") if args.report else None
     settings = GenerationConfig(**_flag_groups.generation_settings(args))
-    settings = settings.turned() if asked_for.was_reversed else settings  # settings of the base problem
+    if asked_for.was_reversed:
+        check_given_steps(asked_for, settings)
+        settings = settings.turned()  # settings of the base problem
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="t2t_ext-doctor-"))
         doctor = Doctor(
@@ -107,7 +110,7 @@ def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | 
     from t2t_ext.data.datasets.manifest import manifest_path
     from t2t_ext.data.generation import vocabulary
 
-    reused = vocabulary.reused_vocabulary(args.subword_model, args.vocab_from, problem.was_reversed)
+    reused = vocabulary.reused_vocabulary(args.subword_model, args.vocab_from, problem)
     if reused:
         return reused.source, reused.target, args.subword_model or args.vocab_from
     if args.data_dir and manifest_path(args.data_dir, problem.base_name).exists():

@@ -23,7 +23,8 @@ def datagen_command(problem: Problem, data_dir: str | os.PathLike) -> str:
     flags: dict[str, Any] = {"problem": problem.data_name, "data_dir": data_dir}
     own_text = [field.name for field in dataclasses.fields(OwnTextOptions) if field.metadata["group"]]
     flags |= {name: value for name, value in problem.options.items() if name in own_text}
-    if getattr(problem, "options_class", None) is OwnTextOptions and "train_source" not in problem.options:
+    is_own_text = issubclass(getattr(problem, "options_class", object), OwnTextOptions)
+    if is_own_text and "train_source" not in problem.options:
         flags |= {"train_source": "FILE", "train_target": "FILE"}
     if others := [f"{name}={value}" for name, value in problem.options.items() if name not in own_text]:
         flags["problem_options"] = ",".join(others)

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
@@ -249,11 +250,15 @@ class Manifest(StoredManifest):
     augmentation: Annotated[dict[str, Any], AugmentationSummary] = dataclasses.field(default_factory=dict)
 
     def command(self, data_dir: str | os.PathLike) -> str:
-        """Returns the command that makes the data again, without options that are not recorded."""
+        """Returns the command that makes the data again from the same raw files, for the end of a message."""
         if self.augmentation:
             made = f"--problem={self.augmentation['problem']} --method={self.augmentation['method']}"
             return f"t2t_ext-augment {made} --output_data_dir={data_dir} ... --overwrite"
-        return f"t2t_ext-datagen --problem={self.problem} --data_dir={data_dir} --overwrite"
+        flags = {"problem": self.problem, "data_dir": data_dir}
+        if self.problem_options:
+            flags["problem_options"] = ",".join(f"{name}={value}" for name, value in self.problem_options.items())
+        given = shlex.join(f"--{name}={value}" for name, value in flags.items())
+        return f"t2t_ext-datagen {given} --overwrite and what else you gave"
 
     def to_json(self) -> str:
         """Returns the manifest as JSON text."""

@@ -65,11 +65,14 @@ def _divided(counts: np.ndarray, sizes: np.ndarray, rests: np.ndarray, mode: str
     for end in range(1, len(sizes) + 1):
         first = int(np.searchsorted(sizes, int(sizes[end - 1] / _RATIO) - 1))
         begins = np.arange(min(first, end - 1), end)
-        costs, cuts = _cut_by_rest(below[end] - below[begins], int(sizes[end - 1]), rests, mode, class_cost)
+        within = below[end] - below[begins]
+        # Few of all rests occur within a range of sizes, and time grows with their square.
+        there = np.flatnonzero(within[0])
+        costs, cuts = _cut_by_rest(within[:, there], int(sizes[end - 1]), rests[there], mode, class_cost)
         totals = best[begins] + costs
         place = int(totals.argmin())
         best[end] = totals[place]
-        chosen.append((int(begins[place]), _edges(cuts[place])))
+        chosen.append((int(begins[place]), np.append(there, len(rests))[_edges(cuts[place])].tolist()))
     ranges, end = [], len(sizes)
     while end:
         begin, edges = chosen[end]

@@ -71,11 +71,11 @@ def read_sources(path: str | os.PathLike, size: int = 0) -> list[FeatureSource]:
     path = pathlib.Path(path)
     found = []
     for name, rows in _arrays(path):
-        size = size or (rows.shape[-1] if rows.ndim else 0)
+        size = size or (rows.shape[1] if rows.ndim == 2 else 0)
         if rows.ndim != 2 or rows.shape[1] != size or not np.issubdtype(rows.dtype, np.floating):
             raise UserError(
                 f"{path}: {name} is {rows.dtype} of shape {list(rows.shape)}, but float [regions, "
-                f"{size or 'F'}] is wanted. Give features of the kind that the model was trained on."
+                f"{size or 'any'}] is wanted. Give features of the kind that the model was trained on."
             )
         if not np.isfinite(rows).all():
             raise UserError(f"{path}: {name} has numbers that are not finite. Make its features again.")

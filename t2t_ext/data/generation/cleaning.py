@@ -48,6 +48,9 @@ REASONS = (
     TOO_LONG, LENGTH_RATIO, DUPLICATE,
 )  # fmt: skip
 
+# Settings of filters that compare the two sides, or pairs with each other.
+OF_BOTH_SIDES = ("max_word_ratio", "identical", "language", "numbers", "test_overlap", "duplicates")
+
 NO, PAIR, SOURCE, TARGET, EITHER = "no", "pair", "source", "target", "either"
 _KINDS = (NO, PAIR, SOURCE, TARGET, EITHER)
 # Meaning of "false" and "true" for settings that have more than two values.

@@ -26,7 +26,7 @@ from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
 from t2t_ext.data.features.types import SOURCE, text_features
 from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
 from t2t_ext.data.generation.encoding import Encoding, without_tags
-from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation
+from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation, check_given_steps
 from t2t_ext.data.generation.raw_inputs import describe_inputs
 from t2t_ext.data.generation.raw_samples import RawSamples
 from t2t_ext.data.generation.settings import (
@@ -83,8 +83,7 @@ def generate(
     """
     problem = registry.problem(problem) if isinstance(problem, str) else problem
     asked = GenerationConfig(**settings)
-    asked = asked.turned() if problem.was_reversed else asked
-    reused = vocabulary.reused_vocabulary(asked.subword_model, asked.vocab_from, problem.was_reversed)
+    reused = vocabulary.reused_vocabulary(asked.subword_model, asked.vocab_from, problem)
     if reused and (asked.vocab_size or asked.vocab_sample_size or asked.joint_vocab is not None):
         raise UserError(
             "--vocab_size, --vocab_sample_size and --separate_vocab say how to train a subword model, but one is "
@@ -93,6 +92,9 @@ def generate(
     prepares = [name for name in _PREPARATION if getattr(asked, name) is not None]
     if reused and prepares:
         raise UserError(prepared_twice(prepares[0]))
+    if problem.was_reversed:
+        check_given_steps(problem, asked)
+        asked = asked.turned()
     generation = _Generation(
         problem=problem.base(),
         data_dir=pathlib.Path(data_dir).expanduser(),
@@ -100,6 +102,7 @@ def generate(
         settings=asked,
         preparation=TextPreparation.of(problem.base(), asked),
         reused=reused,
+        was_reversed=problem.was_reversed,
         progress=progress,
         say=say,
     )
@@ -116,7 +119,7 @@ def generate(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Generation:
-    """One call of ``generate``."""
+    """One call of ``generate`` in the base problem's direction; ``was_reversed``: the user gave ``NAME_rev``."""
 
     problem: Problem
     data_dir: pathlib.Path
@@ -124,6 +127,7 @@ class _Generation:
     settings: GenerationConfig
     preparation: TextPreparation
     reused: Vocabulary | None
+    was_reversed: bool
     progress: bool
     say: Say
 
@@ -179,7 +183,9 @@ class _Generation:
             raise UserError(
                 f"Data files of {name} in {self.data_dir} are missing or damaged: {', '.join(damaged)}. {again}"
             )
-        found = differences(manifest, self.problem, self.tmp_dir, self.settings, self.reused)
+        found = differences(
+            manifest, self.problem, self.tmp_dir, self.settings, self.reused, was_reversed=self.was_reversed
+        )
         if found:
             raise UserError(
                 f"The data of {name} in {self.data_dir} were made in another way: {'; '.join(found)}. {again}"
@@ -254,13 +260,13 @@ class _Generation:
         """Returns the cleaning, which is checked before anything is read."""
         asked = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
         if not self._has_source_text():
-            compares = [name for name in ("duplicates", "test_overlap") if getattr(asked, name) != cleaning.NO]
+            compares = [name for name in cleaning.OF_BOTH_SIDES if name in asked.given()]
             if compares:
                 raise UserError(
                     f"--cleaning: {compares[0]} compares pairs of texts, but the source of {self.problem.base_name} is "
-                    "feature vectors, and different sources may well have the same target. Leave it out."
+                    "feature vectors. Leave it out."
                 )
-        languages = self.problem.languages
+        languages = self.problem.languages[0 if self._has_source_text() else 1 :]
         if asked.language:
             text_checks.require_language_identifier(languages)
         unknown = [tag or "(not given)" for tag in languages if not text_checks.scripts_of(tag)]
@@ -375,10 +381,13 @@ class _Generation:
         """
         texts = tuple(without_tags(column, self.problem.tags) for column in texts)
         columns = [cleaning.Column(*side) for side in zip(texts[:2], texts[2:], self.problem.languages, strict=True)]
-        reasons = list(cleaning.unfit_pairs(filters, columns))
-        kept = ~np.logical_or.reduce([unfit for _, unfit in reasons])
+        drops: collections.Counter[str] = collections.Counter()
+        kept = np.ones(len(texts[0]), bool)
+        for reason, unfit in cleaning.unfit_pairs(filters, columns):
+            drops[reason] += int((kept & unfit).sum())  # a pair counts for the first reason only
+            kept &= ~unfit
         if not kept.any():
-            drops = collections.Counter({reason: int(unfit.sum()) for reason, unfit in reasons if unfit.any()})
+            drops = +drops
             if len(kept) == self._resolved().vocab_sample_size:  # the corpus may have more pairs than the sample
                 dropped = ", ".join(f"{manifests.in_words(reason)}: {count}" for reason, count in drops.items())
                 raise UserError(

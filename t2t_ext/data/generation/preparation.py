@@ -117,6 +117,18 @@ class TextPreparation:
         )
 
 
+def check_given_steps(problem: Problem, settings: Any) -> None:
+    """Checks steps that the user gave; messages name the flags of the problem's own direction, also for ``NAME_rev``.
+
+    Raises:
+      UserError: A step does not exist, is in the wrong place or does not support the language.
+    """
+    for side, language in zip(("source", "target"), problem.languages, strict=True):
+        flag = f"--{side}_steps"
+        if (given := getattr(settings, f"{side}_steps")) is not None:
+            check_steps(parse_steps(given, flag), language, flag)
+
+
 def split_paths(text: str | None) -> tuple[str, ...]:
     """Returns the paths in a flag such as ``--bpe_codes=SOURCE,TARGET``."""
     return tuple(os.path.expanduser(part.strip()) for part in (text or "").split(",") if part.strip())

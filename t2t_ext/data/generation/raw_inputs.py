@@ -50,12 +50,13 @@ def changed_inputs(
         return [f"{split} was made from {len(made_from)} files, now {len(paths)} are given"]
     found = []
     for path, old in zip(paths, made_from, strict=True):
-        now = path.stat()
         if path.is_dir():
             changed = _digest_of_folder(path)[1] != old["sha256"]
         else:
+            content = inputs.on_disk(path)  # of a pipe, what it delivered
+            now = content.stat()
             same_size = now.st_size == old["bytes"]
-            changed = not same_size or (now.st_mtime > since and files.sha256_of_file(path) != old["sha256"])
+            changed = not same_size or (now.st_mtime > since and files.sha256_of_file(content) != old["sha256"])
         if changed:
             found.append(f"{path} is not the {old['name']} that {split} was made from")
     return found

@@ -107,10 +107,13 @@ def differences(
     tmp_dir: str | os.PathLike,
     settings: GenerationSettings,
     reused: Vocabulary | None,
+    *,
+    was_reversed: bool = False,
 ) -> list[str]:
     """Returns how existing data differ from what is asked for now, one phrase per difference.
 
-    Settings that the user does not give are not compared, nor are raw files that no longer exist.
+    Settings that the user does not give are not compared, nor are raw files that no longer exist. All arguments are in
+    the base problem's direction; if the user gave ``NAME_rev`` (``was_reversed``), phrases name the sides of that.
     """
     found = []
     asked, made_with = recorded(settings), _made_with(manifest)
@@ -125,12 +128,12 @@ def differences(
                 else setting
                 for setting in (before, value)
             ]
-            found.append(f"{name} was {shown[0]}, now {shown[1]}")
+            found.append(f"{_turned(name) if was_reversed else name} was {shown[0]}, now {shown[1]}")
     found += differing_options(problem, manifest.problem_options)
     if reused:
         for side, encoder in (("source", reused.source), ("target", reused.target)):
             if manifest.vocab[side]["sha256"] != encoder.sha256:
-                found.append(f"another {side} subword model was used")
+                found.append(f"another {_turned(side) if was_reversed else side} subword model was used")
     for split in problem.splits:
         paths = problem.source_files(split, tmp_dir)
         is_there = bool(paths) and all(map(os.path.exists, paths))
@@ -139,6 +142,14 @@ def differences(
         else:
             found += changed_inputs(split, paths, manifest.inputs.get(split, []))
     return found
+
+
+def _turned(name: str) -> str:
+    """Returns the name of a side, or of a setting of a side, with source and target exchanged."""
+    for side, other in (("source", "target"), ("target", "source")):
+        if name.startswith(side):
+            return name.replace(side, other, 1)
+    return name
 
 
 def _made_with(manifest: Manifest) -> dict[str, Any]:

@@ -87,6 +87,8 @@ class SplitWriter:
         examples = {reason: f"{report.name_of(number)}: {text}" for reason, (number, text) in chunks.examples.items()}
         first = {**examples, **report.first}
         rows, in_chunks, sizes = chunks.numbers()
+        # Chunks hold each sample once; groups and shards hold it as often as it occurs.
+        sizes = sizes * in_chunks // np.maximum(rows, 1)
         removed = self._repetitions(rows)
         if removed:
             in_chunks = in_chunks - removed.samples

@@ -1,16 +1,18 @@
 """Makes the text encoders of a problem, trained on a sample of the train split, or loads given ones."""
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from t2t_ext import registry
 from t2t_ext.data.features.types import SOURCE, TARGET, Feature, Text
 from t2t_ext.data.generation.preparation import SUBWORD_NMT, TextPreparation
 from t2t_ext.data.generation.workers import Workers
@@ -22,12 +24,14 @@ from t2t_ext.data.text.text_container import Subwords
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
-from t2t_ext.problem import Sample
+from t2t_ext.io import stored
+from t2t_ext.problem import Problem, Sample
 
 _SIDES = (SOURCE, TARGET)
 Counts = Mapping[str, int]
 # Number of texts that a worker prepares at a time.
 _PREPARED_AT_ONCE = 10_000
+_RUN_CONFIG = "config.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,14 +59,21 @@ class Vocabulary:
         return self.source == self.target
 
 
-def reused_vocabulary(subword_model: str, vocab_from: str, was_reversed: bool) -> Vocabulary | None:
+class _RunProblem(TypedDict):
+    """The keys of a run's configuration that say what it translates."""
+
+    problem: str
+    problem_options: dict[str, Any]
+
+
+def reused_vocabulary(subword_model: str, vocab_from: str, problem: Problem) -> Vocabulary | None:
     """Returns the vocabulary that the user wants to reuse, or None if one is to be trained.
 
     Args:
       subword_model: A ``.model`` file for both sides (from SentencePiece or t2t_ext-datagen) or two files, separated by
         a comma (source, target); or empty.
-      vocab_from: A run directory whose models are used; or empty.
-      was_reversed: Whether source and target are those of ``NAME_rev``; the result is in the base problem's direction.
+      vocab_from: A run directory whose models are used; or empty. A run may translate in the other direction.
+      problem: The problem whose sides source and target are; the result is in the base problem's direction.
 
     Raises:
       UserError: Both are given, or a file is missing or unusable.
@@ -82,9 +93,21 @@ def reused_vocabulary(subword_model: str, vocab_from: str, was_reversed: bool) -
                 f"--vocab_from={vocab_from} is not a run directory: {' and '.join(VOCABULARY_NAMES.values())} are not "
                 f"in it. Give the --output_dir of a trained run, or a model file with --subword_model."
             )
+        paths = paths[::-1] if _translates_back(vocab_from, problem) else paths
     models = [SubwordEncoder.from_file(path) for path in paths]
-    source, target = (models[-1], models[0]) if was_reversed else (models[0], models[-1])
+    source, target = (models[-1], models[0]) if problem.was_reversed else (models[0], models[-1])
     return Vocabulary(source=source, target=target, training={"reused": [pathlib.Path(path).name for path in paths]})
+
+
+def _translates_back(run: str, problem: Problem) -> bool:
+    """Returns whether a run translates a problem's target into its source; False if that is not known."""
+    with contextlib.suppress(OSError, ValueError, UserError):  # the problem may be in a module that is not loaded
+        config = stored.read(os.path.join(os.path.expanduser(run), _RUN_CONFIG), _RunProblem)
+        of_the_run = registry.problem(config["problem"], **config["problem_options"])
+        if all(of_the_run.languages) and all(problem.languages):
+            return of_the_run.languages == problem.languages[::-1] != problem.languages
+        return of_the_run.data_name == registry.reversed_name(problem.data_name)
+    return False
 
 
 def tags_in_pieces(encoder: SubwordEncoder, tags: Sequence[str]) -> list[str]:

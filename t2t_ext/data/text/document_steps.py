@@ -14,7 +14,8 @@ OPEN, CLOSE = "<t>", "</t>"
 SENTENCE_TAGS = "sentence_tags"
 
 _BOUNDARY = re.compile(r"\s*</?t>\s*")
-_FIRST_WORDS = re.compile(r"first_([1-9]\d*)_words")
+_FIRST_WORDS = re.compile(r"first_([1-9]\d{0,9})_words")
+MOST_FIRST_WORDS = 1_000_000_000  # regular expressions cannot count much further
 
 
 class SentenceTags(Step):
@@ -56,9 +57,9 @@ STEPS = (SentenceTags, FirstWords)
 
 
 def count_in(name: str) -> int:
-    """Returns N for the step name ``first_N_words``, and 0 for any other name."""
+    """Returns N for the step name ``first_N_words``, and 0 for any other name or too large an N."""
     found = _FIRST_WORDS.fullmatch(name)
-    return int(found[1]) if found else 0
+    return int(found[1]) if found and int(found[1]) <= MOST_FIRST_WORDS else 0
 
 
 def general_name(name: str) -> str:

@@ -113,7 +113,7 @@ def check_steps(names: Sequence[str], language: str, what: str = "The steps") ->
         if document_steps.general_name(name) not in known or name == "first_N_words":
             raise UserError(
                 f"{shown}: there is no step {name!r}.{suggest(name, known)} In order: {', '.join(known)} (N a number "
-                "from 1); or none."
+                f"from 1 to {document_steps.MOST_FIRST_WORDS:,}); or none."
             )
     kinds = [known[document_steps.general_name(name)] for name in names]
     if {Stage.SENTENCES, Stage.LENGTH} <= {kind.stage for kind in kinds}:

@@ -6,6 +6,7 @@ import importlib
 import pathlib
 import re
 import shlex
+import types
 
 import pytest
 from test_flags import COMMANDS
@@ -15,6 +16,7 @@ from t2t_ext.bin import _flag_groups, datagen, exporter
 from t2t_ext.bin.analyze import ANALYSES
 from t2t_ext.data.datasets import pseudo_references
 from t2t_ext.data.datasets.generated import GeneratedData, datagen_command
+from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.errors import UserError
 from t2t_ext.serving import served_text
 
@@ -100,7 +102,7 @@ TAGGED = {"train_source": "a,b", "train_tags": "<2de>,<2fr>", "columns": "2,4"}
 
 
 @pytest.mark.parametrize("options", [OWN, TAGGED, {}])
-@pytest.mark.parametrize("name", ["translate_parallel_text", "translate_parallel_text_rev"])
+@pytest.mark.parametrize("name", ["translate_parallel_text", "translate_parallel_text_rev", "summarize_text"])
 def test_missing_data_are_made_by_the_line_that_the_error_proposes(name, options, tmp_path):
     problem = registry.problem(name, **options)
     with pytest.raises(UserError, match="t2t_ext-trainer does it first with --generate_data") as caught:
@@ -113,6 +115,16 @@ def test_missing_data_are_made_by_the_line_that_the_error_proposes(name, options
     # If the user has named no files, the line has placeholders for them.
     expected = problem.options or {"train_source": "FILE", "train_target": "FILE"}
     assert registry.problem(name, **_flag_groups.problem_options(given)).options == expected
+
+
+@pytest.mark.parametrize("options", [OWN, TAGGED, {}])
+def test_damaged_data_are_made_again_with_their_options(options, tmp_path):
+    manifest = types.SimpleNamespace(problem="translate_parallel_text", problem_options=options, augmentation={})
+    line = Manifest.command(manifest, tmp_path)
+    _, *words = shlex.split(line.removesuffix(" and what else you gave"))
+    given = datagen.build_parser().parse_args(words)
+    assert (given.data_dir, given.overwrite) == (str(tmp_path), True)
+    assert registry.problem(given.problem, **_flag_groups.problem_options(given)).options == options
 
 
 def test_a_misspelt_folder_of_data_has_those_beside_it_suggested(tmp_path):

@@ -1,6 +1,7 @@
 """Tests of inputs: a pipe works wherever a file does, can be read repeatedly, and waiting for it is reported."""
 
 import base64
+import hashlib
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 from t2t_ext.bin import bleu
 from t2t_ext.data.corpora import formats, readers, text_lines
 from t2t_ext.data.features.sources import read_sources
+from t2t_ext.data.generation import raw_inputs
 from t2t_ext.data.generation.shards import npz_bytes
 from t2t_ext.errors import UserError
 from t2t_ext.io import inputs
@@ -49,6 +51,13 @@ def test_a_pipe_is_read_as_often_as_it_takes(pipe, tmp_path):
     inputs.forget_pipes()
     assert not kept.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]  # the user's files are still there
+
+
+def test_raw_text_of_a_pipe_is_compared_by_what_it_delivered(pipe):
+    made_from = [{"name": "63", "bytes": 4, "sha256": hashlib.sha256(b"one\n").hexdigest()}]
+    assert raw_inputs.changed_inputs("train", [pipe("same", b"one\n")], made_from) == []
+    other = pipe("other", b"two\n")
+    assert raw_inputs.changed_inputs("train", [other], made_from) == [f"{other} is not the 63 that train was made from"]
 
 
 def test_who_waits_for_a_writer_is_told(pipe, monkeypatch, capfd):

@@ -112,8 +112,9 @@ def test_mistakes_are_explained(tmp_path):
         coco(text="token")
     with pytest.raises(UserError, match="has no storage=float8"):
         coco(storage="float8")
-    with pytest.raises(UserError, match="--cleaning: duplicates compares pairs of texts"):
-        make(coco(), tmp_path, cleaning="duplicates=true")
+    for setting in ("duplicates=true", "identical=true", "numbers=true", "language=true", "max_word_ratio=2"):
+        with pytest.raises(UserError, match=f"--cleaning: {setting.partition('=')[0]} compares pairs of texts"):
+            make(coco(), tmp_path, cleaning=setting)
     with pytest.raises(UserError, match="not a translation problem"):
         registry.problem("caption_coco_rev")
     (tmp_path / "dataset_coco.json").write_text('{"images": [{"split": "trian", "cocoid": 1, "sentences": []}]}')
@@ -250,6 +251,9 @@ def test_sources_of_another_size(tmp_path):
     np.save(tmp_path / "a.npy", np.ones([2, 7], np.float32))
     with pytest.raises(UserError, match=r"a is float32 of shape \[2, 7\], but float \[regions, 12\] is wanted"):
         read_sources(tmp_path / "a.npy", SIZE)
+    np.save(tmp_path / "a.npy", np.float32(3))
+    with pytest.raises(UserError, match=r"a is float32 of shape \[\], but float \[regions, any\] is wanted"):
+        read_sources(tmp_path / "a.npy")
     with pytest.raises(UserError, match="No such file"):
         read_sources(tmp_path / "b.npy", SIZE)
     np.save(tmp_path / "number.npy", np.float32(3))

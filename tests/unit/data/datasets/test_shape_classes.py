@@ -54,6 +54,15 @@ def test_no_other_division_is_cheaper(mode, class_cost):
     assert cost(found, inputs, targets, mode, class_cost) == pytest.approx(least)
 
 
+def test_only_what_occurs_in_a_range_of_sizes_is_looked_at(monkeypatch):
+    inputs = np.arange(40, 1000, 7)
+    widest, cut = [], shape_classes._cut_by_rest
+    monkeypatch.setattr(shape_classes, "_cut_by_rest", lambda *args: (widest.append(args[0].shape[1]), cut(*args))[1])
+    found = shape_classes.choose(inputs, inputs // 4, "sum", 50.0)
+    assert sorted(set(found.tolist())) == list(range(found.max() + 1))
+    assert max(widest) < len(inputs) / 2
+
+
 def test_numbers_have_no_gaps_and_one_pair_is_one_class():
     assert shape_classes.choose(np.array([5]), np.array([7]), "max", 10.0).tolist() == [0]
     found = shape_classes.choose(np.array([5, 5, 90, 91]), np.array([7, 7, 80, 5]), "max", 10.0)

@@ -179,8 +179,9 @@ def test_the_subword_model_is_trained_on_clean_pairs(make):
     manifest, _ = make(Repetitive(pairs), cleaning="encoding=true")
     training = manifest.vocab["training"]
     assert (training["samples_read"], training["samples_used"]) == (300, 200)
-    with pytest.raises(UserError, match=r"no usable sample \(damaged characters \(encoding\): 200\)"):
-        make(Repetitive([("Ã¤", "x")] * 200), "none", cleaning="encoding=true")
+    # a pair counts for the first of its reasons
+    with pytest.raises(UserError, match=r"no usable sample \(an empty side: 3, damaged characters \(encoding\): 200\)"):
+        make(Repetitive([("", "x")] * 3 + [("Ã¤", "x")] * 200), "none", cleaning="encoding=true,min_words=2")
 
 
 def test_no_shard_is_larger_than_training_can_read_at_once(make, monkeypatch):
@@ -189,3 +190,7 @@ def test_no_shard_is_larger_than_training_can_read_at_once(make, monkeypatch):
     manifest, written = make(Repetitive(pairs), num_shards=1)
     assert 5 < len(manifest.splits["train"].shards) <= 23  # each chunk has 23 pairs, and no shard may be empty
     assert sorted(written) == sorted(pairs)
+    # weights repeat pairs
+    few = make(Repetitive(pairs), "few", num_shards=1)[0].splits["train"].shards
+    many = make(Repetitive(pairs, weights=lambda number: 4), "many", num_shards=1)[0].splits["train"].shards
+    assert len(few) < len(many) <= 4 * 23

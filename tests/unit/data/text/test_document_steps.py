@@ -75,6 +75,8 @@ def test_a_chain_comes_back_from_its_record():
     [
         ("first_0_words", "no step 'first_0_words'"),
         ("first_N_words", "no step"),
+        ("first_99999999999_words", "no step 'first_99999999999_words'.*N a number from 1 to 1,000,000,000"),
+        ("first_1000000001_words", "no step"),
         ("frist_400_words", "Did you mean 'first_N_words'"),
         ("first_4_words,moses_tokenize", "Write moses_tokenize,first_4_words"),
         ("first_4_words,first_5_words", "exclude each other"),
