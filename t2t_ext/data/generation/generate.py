@@ -36,7 +36,7 @@ from t2t_ext.data.generation.settings import (
     recorded,
     resolved,
 )
-from t2t_ext.data.generation.split_writer import SplitWriter, no_usable_sample
+from t2t_ext.data.generation.split_writer import SplitWriter, checked_texts, no_usable_sample
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.generation.workers import BeamWorkers, Workers
 from t2t_ext.data.text.preset_tokenizer import PresetTokenizer
@@ -242,7 +242,8 @@ class _Generation:
         for split in splits:
             held_out = raw_files[TRAIN] and raw_files[split] == raw_files[TRAIN]
             if split != TRAIN and not held_out:  # finds unusable lines in it before all the work on train
-                collections.deque(samples[split].keep(), maxlen=0)
+                checked = checked_texts(samples[split].keep(), problem.features(), problem.base_name, split)
+                collections.deque(checked, maxlen=0)
         return samples, totals
 
     def _check_inputs(self) -> None:

@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.datasets import manifest
 from t2t_ext.data.features.float_files import FloatWriter
-from t2t_ext.data.features.types import Floats, Text, UnusableValue, text_features
+from t2t_ext.data.features.types import Feature, Floats, Text, UnusableValue, text_features
 from t2t_ext.data.generation import cleaning, duplicates, raw_samples
 from t2t_ext.data.generation import shards as shard_files
 from t2t_ext.data.generation.encoding import Chunk, EncodedChunk, Encoding, encode_chunk
@@ -148,7 +148,10 @@ class SplitWriter:
                     for index, path in enumerate(samples.files()):
                         yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, path, self._scratch, encoding)
                     return
-                for index, batch in enumerate(raw_samples.batches(self._numbered(vectors))):
+                numbered = self._numbered(vectors)
+                if not encoding.training:
+                    numbered = checked_texts(numbered, encoding.features, self.base_name, self.split)
+                for index, batch in enumerate(raw_samples.batches(numbered)):
                     if not encoding.training:
                         self._write_lines(batch, texts, open_files)
                     yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, batch, self._scratch, encoding)
@@ -202,11 +205,7 @@ class SplitWriter:
     def _write_lines(
         self, batch: list[Sample], texts: dict[str, list[BinaryIO]], open_files: contextlib.ExitStack
     ) -> None:
-        """Appends the texts of samples, one per line, to the files of each feature; the first batch opens the files.
-
-        Raises:
-          UserError: A text contains a line feed, or samples have different numbers of references.
-        """
+        """Appends the texts of samples, one per line, to the files of each feature; the first batch opens the files."""
         for name, feature in self.encoding.features.items():
             if isinstance(feature, Floats):
                 rows = [[sample[name].name] for sample in batch]
@@ -217,19 +216,8 @@ class SplitWriter:
             if name not in texts:
                 names = [manifest.text_name(self.base_name, self.split, name, each) for each in range(len(rows[0]))]
                 texts[name] = [open_files.enter_context((self.directory / each).open("wb")) for each in names]
-            if any(len(row) != len(texts[name]) for row in rows):
-                raise UserError(
-                    f"Samples of the {self.split} split of {self.base_name} have different numbers of {name}; "
-                    f"every one needs the same number of references."
-                )
             for number, file in enumerate(texts[name]):
-                column = [row[number] for row in rows]
-                if any("\n" in text for text in column):
-                    raise UserError(
-                        f"A text of feature {name} in the {self.split} split of {self.base_name} holds a line feed; "
-                        f"take it out in samples()."
-                    )
-                file.write("".join(f"{text}\n" for text in column).encode())
+                file.write("".join(f"{row[number]}\n" for row in rows).encode())
 
     def _regroup(self, sizes: np.ndarray, removed: duplicates.Found | None, shards: int) -> list[Regrouped]:
         """Sorts groups of chunks by shard and removes the chunks; returns the contents of the groups."""
@@ -272,6 +260,31 @@ class SplitWriter:
                 written[name] = described
                 advance(1)
         return written
+
+
+def checked_texts(
+    samples: Iterable[Sample], features: Mapping[str, Feature], base_name: str, split: str
+) -> Iterator[Sample]:
+    """Yields the samples of a dev or test set, whose texts are written one per line.
+
+    Raises:
+      UserError: A text contains a line feed, or samples have different numbers of references.
+    """
+    counts: dict[str, int] = {}
+    for number, sample in enumerate(samples, 1):
+        for name, feature in text_features(features).items():
+            texts = sample[name] if feature.multiple else [sample[name]]
+            if len(texts) != counts.setdefault(name, len(texts)):
+                raise UserError(
+                    f"Samples of the {split} split of {base_name} have different numbers of {name}: sample {number:,} "
+                    f"has {len(texts)}, those before it {counts[name]}. Every one needs the same number of references."
+                )
+            if any("\n" in text for text in texts):
+                raise UserError(
+                    f"A text of feature {name} in the {split} split of {base_name} holds a line feed (sample "
+                    f"{number:,}); take it out in samples()."
+                )
+        yield sample
 
 
 class _Chunks:

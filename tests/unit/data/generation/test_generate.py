@@ -636,9 +636,12 @@ def test_features_of_every_type(make, tmp_path):
             assert np.all(image == i / 2)
 
 
-def test_every_sample_needs_the_same_number_of_references(make):
-    with pytest.raises(UserError, match="different numbers of targets"):
+def test_every_sample_needs_the_same_number_of_references(make, monkeypatch):
+    monkeypatch.setattr(vocabulary, "train_vocabulary", None)  # it is found before all the work on train
+    with pytest.raises(UserError, match="different numbers of targets: sample 2 has 1, those before it 2"):
         make(ManyFeatures(references=1))
+    with pytest.raises(UserError, match=r"feature inputs in the dev split of toy holds a line feed \(sample 2\)"):
+        make(Toy(dev=[("a", "b"), ("a\nb", "c")]))
 
 
 def test_progress_lines_without_a_terminal(monkeypatch, capsys):
