@@ -20,7 +20,7 @@ import os
 import pathlib
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -145,16 +145,26 @@ def read_single(path: pathlib.Path, name: str = "") -> np.ndarray:
       UserError: The file cannot be read, or it has several arrays and none is named ``feat``.
     """
     try:
+        if name:
+            status = os.stat(path)
+            return _opened_archive(path, status.st_size, status.st_mtime_ns)[name]
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
         with loaded:
-            chosen = name or (_SINGLE if _SINGLE in loaded.files else loaded.files[0])
-            if len(loaded.files) > 1 and not name and chosen != _SINGLE:
+            chosen = _SINGLE if _SINGLE in loaded.files else loaded.files[0]
+            if len(loaded.files) > 1 and chosen != _SINGLE:
                 raise UserError(f"{path} holds {', '.join(loaded.files)}: call the features {_SINGLE}.")
             return loaded[chosen]
     except (*_BAD, IndexError) as error:
         raise UserError(f"{path} cannot be read as NumPy's {path.suffix}: {error}.") from error
+
+
+@functools.lru_cache(maxsize=8)
+def _opened_archive(path: pathlib.Path, size: int, modified_ns: int) -> Mapping[str, np.ndarray]:
+    """Returns an ``.npz`` file that stays open: with many arrays, opening it for each would take hours."""
+    del size, modified_ns  # only parts of the cache key: the file may change
+    return np.load(path, allow_pickle=False)
 
 
 def parse_row(line: bytes) -> tuple[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """Tests of captioning: Karpathy's split with tables or files of features, the user's files, missing or damaged data."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -245,6 +246,18 @@ def test_damaged_sources(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_sources(tmp_path / name, SIZE)
+
+
+def test_an_archive_of_many_sources_is_opened_once(tmp_path, monkeypatch):
+    opened, load = [], np.load
+    monkeypatch.setattr(np, "load", lambda path, **options: (opened.append(path), load(path, **options))[1])
+    for value in (1, 2):  # the file changes
+        np.savez(tmp_path / "a.npz", **{str(rows): np.full([rows, SIZE], value, np.float32) for rows in range(1, 5)})
+        os.utime(tmp_path / "a.npz", ns=(value, value))
+        index = FeatureIndex.of([tmp_path / "a.npz"])
+        del opened[:]
+        assert [index.reader(name)().sum() for name in "4132"] == [value * SIZE * rows for rows in (4, 1, 3, 2)]
+        assert len(opened) == 1
 
 
 def test_sources_of_another_size(tmp_path):
