@@ -184,7 +184,12 @@ class _Generation:
                 f"Data files of {name} in {self.data_dir} are missing or damaged: {', '.join(damaged)}. {again}"
             )
         found = differences(
-            manifest, self.problem, self.tmp_dir, self.settings, self.reused, was_reversed=self.was_reversed
+            manifest,
+            self.problem,
+            self.tmp_dir,
+            self.settings,
+            self._written(self.reused) if self.reused else None,
+            was_reversed=self.was_reversed,
         )
         if found:
             raise UserError(
@@ -320,9 +325,11 @@ class _Generation:
                 f"Note: {', '.join(spelt)} {'is' if len(spelt) == 1 else 'are'} spelt in several subwords, as the "
                 "source's subword model was trained without them."
             )
-        if self._has_source_text():
-            return vocab
-        return dataclasses.replace(vocab, source=vocab.target)  # only one model file is written
+        return self._written(vocab)
+
+    def _written(self, vocab: Vocabulary) -> Vocabulary:
+        """Returns the subword models that are written: only the target's if the source is feature vectors."""
+        return vocab if self._has_source_text() else dataclasses.replace(vocab, source=vocab.target)
 
     def _trained_vocabulary(
         self, samples: RawSamples, total: int | None, settings: GenerationSettings, workers: Workers

@@ -163,6 +163,7 @@ def train_vocabulary(
     """
     preparation = preparation or TextPreparation()
     names = {name: feature for name, feature in features.items() if isinstance(feature, Text)}
+    joint = joint or len({feature.side for feature in names.values()}) == 1  # one side alone has text
     # Every occurrence of a sample counts; the occurrences of one sample follow each other.
     numbered = ((number, tuple([sample[name] for name in names]), sample) for number, sample in enumerate(samples))
     occurrences = (row[:2] for row in numbered for _ in range(getattr(row[2], "times", 1)))

@@ -11,6 +11,7 @@ from t2t_ext import registry
 from t2t_ext.data.features.sources import FeatureIndex, read_sources
 from t2t_ext.data.features.types import Lazy
 from t2t_ext.data.generation.generate import generate
+from t2t_ext.data.text import sentencepiece_model
 from t2t_ext.errors import UserError
 
 
@@ -101,6 +102,18 @@ def test_evaluation_sets_are_complete_or_the_user_says_so(tmp_path):
         make(coco(), tmp_path, overwrite=True) if (
             np.savez(tmp_path / "cocobu_att" / f"{entries[3][0]}.npz", feat=entries[3][1]) is None
         ) else None
+
+
+def test_only_the_target_has_a_subword_model(tmp_path):
+    write_coco(tmp_path)
+    made, _ = make(coco(), tmp_path, joint_vocab=False)
+    assert made.vocab["source"] == made.vocab["target"]
+    (tmp_path / "other.model").write_bytes(sentencepiece_model.train(["other text"] * 9, 320))
+    models = [str(tmp_path / "other.model"), str(tmp_path / "data" / made.vocab["target"]["file"])]
+    given = {"vocab_size": None, "subword_model": ",".join(models)}
+    again, _ = make(coco(), tmp_path, overwrite=True, **given)
+    assert again.vocab["source"] == again.vocab["target"] == made.vocab["target"]
+    assert "nothing that was given now differs" in make(coco(), tmp_path, **given)[1]
 
 
 def test_mistakes_are_explained(tmp_path):
