@@ -43,7 +43,7 @@ def resolved(asked: GenerationSettings, problem: Problem) -> GenerationSettings:
         "num_shards": 0,
         "source_steps": ",".join(problem.source_steps) or NO_STEPS,
         "target_steps": ",".join(problem.target_steps) or NO_STEPS,
-        "subwords": problem.subwords,
+        "subwords": SUBWORD_NMT if asked.bpe_codes else problem.subwords,
         "num_merges": problem.num_merges,
         "vocab_threshold": problem.vocab_threshold,
         "vocab_size": problem.approx_vocab_size,
@@ -155,6 +155,8 @@ def _turned(name: str) -> str:
 def _made_with(manifest: Manifest) -> dict[str, Any]:
     """Returns the settings that data were made with."""
     settings = {**_ALWAYS_BEFORE, **manifest.settings}
+    if settings.get("bpe_codes"):
+        settings["subwords"] = SUBWORD_NMT  # older data recorded the problem's kind
     if settings["subwords"] == SUBWORD_NMT and "asked_size" in manifest.vocab["training"]:
         settings["vocab_size"] = manifest.vocab["training"]["asked_size"]  # 0: no limit, whatever the problem's size is
     return settings

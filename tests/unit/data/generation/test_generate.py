@@ -355,6 +355,17 @@ def test_merges_that_nobody_learns_are_refused(make, tmp_path):
     make(with_merges, tmp_path / "coded", **codes)
 
 
+def test_codes_that_are_given_are_those_of_subword_nmt(make, tmp_path, said):
+    (tmp_path / "codes").write_text("#version: 0.2\ne d</w>\n")
+    codes = {"bpe_codes": str(tmp_path / "codes")}
+    assert make(**codes).settings["subwords"] == "subword_nmt"
+    make(subwords="subword_nmt", **codes)
+    with pytest.raises(UserError, match="vocab_size was 0, now 350"):
+        make(vocab_size=350, **codes)
+    make(vocab_size=20, overwrite=True, **codes)
+    assert "unknown tokens. --vocab_size=20 leaves the rarest subwords out" in said[-1]
+
+
 def test_overwriting_leaves_no_old_file(make, tmp_path):
     make(num_shards=3)
     make(num_shards=2, joint_vocab=False, overwrite=True)
