@@ -455,8 +455,9 @@ class _Generation:
     ) -> tuple[dict[str, SplitSummary], dict[str, dict[str, Any]]]:
         """Encodes all splits; returns a summary of each, and size and SHA-256 of every shard by file name."""
         summaries: dict[str, SplitSummary] = {}
-        shards: dict[str, dict[str, Any]] = {}
-        for split in self.problem.splits:
+        written: dict[str, dict[str, dict[str, Any]]] = {}
+        # Train comes last: an unusable sample of dev or test, such as damaged features, is found before all its work.
+        for split in sorted(self.problem.splits, key=lambda name: name == TRAIN):
             writer = SplitWriter(
                 directory=work,
                 base_name=self.problem.base_name,
@@ -468,9 +469,10 @@ class _Generation:
                 progress=self.progress,
             )
             with shown_progress(f"Encoding {split}", totals[split], "samples", enabled=self.progress) as advance:
-                summaries[split], written = writer.write(advance)
-            shards.update(written)
-        return summaries, shards
+                summaries[split], written[split] = writer.write(advance)
+        splits = self.problem.splits
+        shards = {name: described for split in splits for name, described in written[split].items()}
+        return {split: summaries[split] for split in splits}, shards
 
 
 def _versions() -> dict[str, str]:

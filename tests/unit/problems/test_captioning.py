@@ -96,8 +96,8 @@ def test_evaluation_sets_are_complete_or_the_user_says_so(tmp_path):
     manifest, _ = make(coco(missing="drop"), tmp_path)
     assert manifest.splits["dev"].samples == 2
     assert manifest.splits["dev"].drops == {"missing_features": 1}
-    damaged = tmp_path / "cocobu_att" / f"{entries[4][0]}.npz"
-    damaged.write_bytes(b"PK")
+    for image, *_ in (entries[0], entries[1], entries[4]):  # of train, too: dev is looked at first
+        (tmp_path / "cocobu_att" / f"{image}.npz").write_bytes(b"PK")
     with pytest.raises(UserError, match=r"1004.*Samples of dev and test sets are never dropped"):
         make(coco(), tmp_path, overwrite=True) if (
             np.savez(tmp_path / "cocobu_att" / f"{entries[3][0]}.npz", feat=entries[3][1]) is None
