@@ -91,6 +91,8 @@ class CorpusSource:
                     yield weighted
                 elif times:
                     yield pair
+                else:
+                    report.at = None  # not the place of the next corpus's first pair, which may have none
             before += files.count() if wanted is not None else 0
 
 

@@ -2,6 +2,7 @@
 
 from t2t_ext.data.corpora import places
 from t2t_ext.data.corpora.readers import PairFiles, ReadReport
+from t2t_ext.data.corpora.weighting import CorpusSource
 from t2t_ext.problem import ParallelFilesProblem
 
 
@@ -56,3 +57,12 @@ def test_a_users_choice_of_samples_has_no_false_lines(tmp_path):
     for problem, count, name in ((Files(path), 2, "x.tsv:3"), (Chosen(path), 1, "pair 2 of those that remain")):
         assert len(list(problem.checked_samples("train", tmp_path))) == count
         assert problem.reading.name_of(1) == name
+
+
+def test_a_pair_that_a_weight_leaves_out_lends_its_place_to_no_other(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_bytes(b"a\tb\n")
+    report = ReadReport()
+    assert list(CorpusSource(name="x", files=(PairFiles(path),), weight=1e-9).read(report)) == []
+    report.add_sample()  # of a corpus without places, such as TMX
+    assert report.name_of(0).startswith("pair 1")
