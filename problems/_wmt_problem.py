@@ -292,10 +292,12 @@ class WmtProblem(MixedTranslationProblem):
     def _prepare_pack(self, tmp_dir: pathlib.Path, pack: Pack) -> None:
         stems = {pack.stem(TRAIN, "")}
         stems |= {pack.stem(split, each.name) for split in (DEV, TEST) for each in self.test_sets[split]}
-        if not all(self._pack_choices(stem, tmp_dir, pack).found() for stem in stems):
-            archive = tmp_dir / pack.archive
-            if archives.is_archive(archive) and archive.is_file():
-                archives.unpacked_beside(archive)
+        archive = tmp_dir / pack.archive
+        # An archive that was unpacked before is unpacked again if it has changed since.
+        was_unpacked = pathlib.Path(f"{archive}{archives.UNPACKED}").is_dir()
+        is_wanted = was_unpacked or not all(self._pack_choices(stem, tmp_dir, pack).found() for stem in stems)
+        if is_wanted and archives.is_archive(archive) and archive.is_file():
+            archives.unpacked_beside(archive)
         wanted = [self._pack_choices(stem, tmp_dir, pack) for stem in sorted(stems)]
         if "download" in self._options:
             _wmt_files.download_archives(wanted, tmp_dir)

@@ -324,6 +324,11 @@ def test_tensor2tensors_pack(run, tmp_path):
     assert status == 0, error
     assert texts(tmp_path, "ende_wmt14_zhou2019", "test")[1] == wmt_files.lines("de", "newstest2014.tok", 6)
     assert "4,500,966" in output
+    changed = {name: content * 2 if "newstest2014" in name else content for name, content in files.items()}
+    wmt_files.write_tar(raw / "wmt16_en_de.tar.gz", changed)
+    status, _, error = run("ende_wmt14_zhou2019", "--overwrite")
+    assert status == 0, error
+    assert len(texts(tmp_path, "ende_wmt14_zhou2019", "test")[1]) == 12
     (raw / "wmt16_en_de.tar.gz").unlink()
     status, _, error = run("ende_wmt14_zhou2019", f"--tmp_dir={tmp_path}", "--overwrite")
     assert (status, "0B_bZck-ksdkpM25jRUN2X2UxMm8" in error, "layout=auto" in error) == (2, True, True)
