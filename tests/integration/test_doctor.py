@@ -161,6 +161,22 @@ def test_merges_that_nobody_learns_are_refused(run, flags):
     assert (status, "--num_merges=60 goes with --subwords=subword_nmt, not with sentencepiece" in error) == (2, True)
 
 
+def test_unequal_numbers_of_references_are_a_fault(run, flags, tmp_path):
+    files = {"source": [], "target": []}
+    for number, references in enumerate((1, 2)):
+        for side, systems in (("source", 1), ("target", references)):
+            kind = "srcset" if side == "source" else "refset"
+            segment = f'<seg id="1">text {side}</seg>'
+            documents = [f'<doc docid="{number}" sysid="{each}">{segment}</doc>' for each in range(systems)]
+            path = tmp_path / f"{number}.{side}.sgm"
+            path.write_text(f'<{kind} srclang="de" trglang="en">{"".join(documents)}</{kind}>')
+            files[side].append(str(path))
+    dev = [f"--dev_{side}={','.join(paths)}" for side, paths in files.items()]
+    status, _, error = run(*(flag for flag in flags if not flag.startswith("--dev")), *dev)
+    assert status == 2
+    assert "dev: sources have 1 to 2 references, but every one needs the same number" in error
+
+
 def test_lines_that_generation_refuses_are_named(run, flags, tmp_path):
     (tmp_path / "dev.source").write_bytes(b"\xc3(\nEin neuer Satz .\n")
     status, output, error = run(*flags)

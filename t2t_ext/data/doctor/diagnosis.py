@@ -77,6 +77,7 @@ class SplitDiagnosis:
       examined: The sums over its pairs.
       reading: What reading dropped or changed, and the corpora.
       references: Largest number of translations of one source.
+      fewest_references: Smallest number of translations of one source; 0 if there are no pairs.
       found_in_train: For dev and test: number of different texts that occur in train, by ``exact source`` and so on.
       different: Number of different texts, by the same names.
     """
@@ -84,6 +85,7 @@ class SplitDiagnosis:
     examined: Examination
     reading: Reading
     references: int = 1
+    fewest_references: int = 0
     found_in_train: dict[str, int] = dataclasses.field(default_factory=dict)
     different: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -231,7 +233,9 @@ class Doctor:
             for index, batch in enumerate(iter(lambda: list(itertools.islice(samples, PAIRS_PER_CHUNK)), [])):
                 rows = [[[v] if isinstance(v := sample[name], str) else v for name in names] for sample in batch]
                 sources = [source[0] for source, _ in rows]
-                found.references = max(found.references, *(len(targets) for _, targets in rows))
+                counts = [len(targets) for _, targets in rows]
+                found.references = max(found.references, *counts)
+                found.fewest_references = min(found.fewest_references or counts[0], *counts)
                 if held_out is not None:
                     texts = without_tags(sources, problem.tags)
                     every = [(s, t) for s, (_, targets) in zip(texts, rows, strict=True) for t in targets]

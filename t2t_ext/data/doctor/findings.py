@@ -70,6 +70,9 @@ def faults(diagnosis: Diagnosis) -> Iterator[str]:
                 yield f"{name}: {count:,} unusable line(s), {words} (first: {first})"
             if not split.examined.pairs:
                 yield f"{name} is empty"
+            elif 0 < split.fewest_references < split.references:
+                fewest, most = split.fewest_references, split.references
+                yield f"{name}: sources have {fewest} to {most} references, but every one needs the same number"
     train = diagnosis.train
     if train.alone[filters.EMPTY] == train.pairs:
         yield "every training pair has an empty side"
