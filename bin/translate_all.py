@@ -107,7 +107,9 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     check_directions(decode_hparams, directions_of(directory.hparams()))
     check_shortlist(directory, decode_hparams)
-    if idle := decode_hparams.changed("num_hypotheses", "return_beams", "write_beam_scores"):
+    # With early_stopping=heuristic, a search for more hypotheses goes on longer, which may change the best one.
+    others = () if decode_hparams.early_stopping == "heuristic" else ("num_hypotheses",)
+    if idle := decode_hparams.changed(*others, "return_beams", "write_beam_scores"):
         log.warning(f"{', '.join(idle)} of --decode_hparams change nothing: only the best translation is written")
     if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
         parent = pathlib.Path(flags.translations_dir).parent
