@@ -285,3 +285,11 @@ def test_curves_that_cannot_be_written_are_no_traceback(tmp_path):
 def test_mistakes(run, flags, message, capsys):
     assert command(run, *flags) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_number_of_hypotheses_may_change_the_best_where_the_search_ends_early(run, capsys):
+    for given, is_idle in (("exact", True), ("heuristic", False)):
+        settings = f"num_hypotheses=2,return_beams=true,early_stopping={given}"
+        assert command(run, f"--decode_hparams={settings}", "--min_steps=99") == 2
+        (warning,) = [line for line in capsys.readouterr().err.splitlines() if "change nothing" in line]
+        assert ("num_hypotheses" in warning) == is_idle
