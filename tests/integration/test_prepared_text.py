@@ -96,7 +96,7 @@ def test_the_record_is_in_the_manifest_and_counts(corpus, run, capsys):
 def test_turned_round_the_flags_are_too(corpus, run, capsys):
     flags = ["--problem=translate_parallel_text_rev", *corpus.flags[1:]]
     assert datagen.main([*flags, "--source_steps=nfc"]) == 2
-    assert "target_steps was moses_tokenize,truecase, now nfc" in capsys.readouterr().err
+    assert "source_steps was moses_tokenize,truecase, now nfc" in capsys.readouterr().err
 
 
 def test_shards_hold_what_the_encoder_gives(corpus, run):

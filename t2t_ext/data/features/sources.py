@@ -75,7 +75,7 @@ def read_sources(path: str | os.PathLike, size: int = 0) -> list[FeatureSource]:
         if rows.ndim != 2 or rows.shape[1] != size or not np.issubdtype(rows.dtype, np.floating):
             raise UserError(
                 f"{path}: {name} is {rows.dtype} of shape {list(rows.shape)}, but float [regions, "
-                f"{size or 'any'}] is wanted. Give features of the kind that the model was trained on."
+                f"{size or 'F'}] is wanted. Give features of the kind that the model was trained on."
             )
         if not np.isfinite(rows).all():
             raise UserError(f"{path}: {name} has numbers that are not finite. Make its features again.")

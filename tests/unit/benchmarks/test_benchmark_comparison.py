@@ -677,7 +677,7 @@ def test_a_queue_that_ends_reports_what_another_command_has_stored(benchmark, tm
     monkeypatch.setattr(benchmark, "_train", train)
     flags = [f"--work_dir={tmp_path}", f"--results={tmp_path / 'r.json'}"]
     assert benchmark.main(flags) == 0
-    assert "1 training, " in (tmp_path / "r.md").read_text()
+    assert "1 result, " in (tmp_path / "r.md").read_text()
 
 
 @pytest.mark.slow
