@@ -363,15 +363,18 @@ class Plan:
 
     def changes(self, job: Job) -> dict[str, Any]:
         """Returns the hparams of a training that are not in its row's recipe."""
-        own = self._corpus.get("row_hparams", {})
         cell = dict(zip(self._hparams(), job.cell, strict=True))
-        of_the_row = own.get(_closest(job.row, own), {})
         return {
             **self._corpus.get("hparams", {}),
-            **of_the_row,
+            **self._of_the_row("row_hparams", job.row),
             **cell,
             **self.variants.get(job.variant, {}).get("hparams", {}),
         }
+
+    def _of_the_row(self, table: str, row: str) -> dict[str, Any]:
+        """Returns what a table of the corpus (``row_hparams``, ``row_train``) has for a row."""
+        own = self._corpus.get(table, {})
+        return own.get(_closest(row, own), {})
 
     def toml(self, jobs: Sequence[Job], cells: Mapping[str, Cell]) -> str:
         """Returns the recipes of trainings as a TOML file."""
@@ -381,8 +384,8 @@ class Plan:
             variant = self.variants.get(job.variant, {}).get("words", "")
             table: dict[str, Any] = {"extends": job.row, "row": ", ".join(filter(None, [recipe.row, variant]))}
             table |= {key: self._corpus[key] for key in _OF_A_CORPUS if key in self._corpus}
-            if job.variant == TUNING:
-                table["train"] = {**table.get("train", {}), **self._content["tuning_end"]}
+            end = self._content["tuning_end"] if job.variant == TUNING else {}
+            table["train"] = {**table.get("train", {}), **self._of_the_row("row_train", job.row), **end}
             table |= {} if recipe.rerank else {"hparams": self.changes(job)}
             table |= self._names_of_needed(recipe, job, cells)
             lines = [f"{key} = {_toml(value)}" for key, value in table.items() if value not in ("", {})]

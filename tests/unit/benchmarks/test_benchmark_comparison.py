@@ -233,7 +233,7 @@ def test_a_corpus_without_a_grid(benchmark, stores, make_plan, tmp_path, corpus)
     if corpus == "iwslt14_small":
         continued = own.recipe("comparison_cross_view_continued.untuned")
         assert continued.warm_start == f"{ROOT}.untuned"
-        assert continued.train["eval_early_stopping_steps"] == 0
+        assert (continued.train["train_steps"], continued.train["eval_early_stopping_steps"]) == (33000, 0)
     assert own.recipe("comparison_synchronous.untuned").pseudo_references["r2l"] == "comparison_transformer_r2l.untuned"
 
 
