@@ -337,6 +337,10 @@ def _noting_origins(name: str, function: Callable[[], Any], place: str) -> Calla
     def hparams_set() -> Any:
         try:
             hparams = function()
+        except UserError as error:
+            if line := _user_directory.missing_place(error):
+                raise UserError(f"{line}: {error}") from error
+            raise
         except AttributeError as error:
             if found := changed_in_place(error):
                 where, told = found
@@ -375,11 +379,12 @@ def problem(name: str, **options: Any) -> Any:
     if base.endswith(REVERSED_SUFFIX):
         right = base.removesuffix(REVERSED_SUFFIX)
         raise UserError(f"Unknown problem {name!r}. Did you mean {right!r}? Reversed twice, a problem is what it was.")
-    factory = _problems.find(base, name.removeprefix(base)).value
+    entry = _problems.find(base, name.removeprefix(base))
+    factory = entry.value
     converted = problem_options.checked(base, factory, options)
     if base != name and not getattr(factory, "reversible", True):
         raise UserError(f"The problem {base!r} is not a translation problem, so {name!r} does not exist. Use {base!r}.")
-    made = factory(name=base, was_reversed=was_reversed, **converted)
+    made = problem_options.made(base, factory, entry.place, was_reversed, converted)
     if plain != name:
         made.with_pseudo_references = True
     return made
@@ -401,12 +406,18 @@ def model_attributes(name: str) -> Mapping[str, Any]:
     ``title``, ``hparams_class`` and ``target_sides`` are known.
 
     Raises:
-      UserError: No model has this name.
+      UserError: No model has this name, or a user's class is no ``Seq2Seq``.
     """
     if name in _models.index:
         definition = _models.index[name].definition
         return {"title": definition, **class_attributes("t2t_ext.models", definition)}
-    value = _models.find(name).value
+    entry = _models.find(name)
+    value = entry.value
+    if not hasattr(value, "sides"):
+        raise UserError(
+            f"{entry.place}: the model {name!r} is no Seq2Seq. Derive it from one, such as "
+            "t2t_ext.models.transformer.Transformer."
+        )
     family = getattr(value, "hparams_class", HParams)
     title, sides = getattr(value, "__name__", name), getattr(value, "target_sides", 1)
     return {"title": title, "hparams_class": family.__name__, "target_sides": sides}
@@ -514,6 +525,7 @@ def load_user_directory(path: str) -> dict[str, list[str]]:
             kind.forget(_user_directory.absolute(path))
         raise
     if not user_names(directory):
+        _user_directory.unload(directory, modules or ())
         raise UserError(
             f"--t2t_usr_dir={path}: its modules ({', '.join(modules or ())}) register no problem, model or hparams "
             f"set. Decorate your classes with @registry.register_problem or @registry.register_model, your functions "

@@ -1,14 +1,19 @@
 """Options of problems given as text: ``--problem_options="test=paper,layout=plain"``."""
 
 import inspect
+import json
+import os
 import re
-from collections.abc import Callable, Mapping
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from t2t_ext.errors import UserError, suggest
 
 _ASSIGNMENT_STARTS = re.compile(r",(?=\s*\w+\s*=)")
 _NO_OPTIONS = ("self", "name", "was_reversed")
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -43,31 +48,91 @@ def checked(problem: str, factory: Callable[..., Any], options: Mapping[str, Any
     Raises:
       UserError: The problem has no such option, or a text cannot be converted to its option's type.
     """
-    kinds = _declared(factory)
-    unknown = [name for name in options if kinds is not None and name not in kinds]
-    if kinds is not None and unknown:
-        raise UserError(
-            f"The problem {problem!r} does not take {', '.join(unknown)}.{suggest(unknown[0], sorted(kinds))} "
-            f"Its options: {', '.join(sorted(kinds)) or 'none'}."
-        )
+    options_class = getattr(factory, "options_class", None)
+    if options_class is not None:
+        kinds, takes_any = {name: options_class.type_of(name) for name in options_class.names()}, False
+    else:
+        declared, takes_any = _parameters(factory)
+        kinds = {name: each.annotation for name, each in declared.items()}
+    unknown = [name for name in options if name not in kinds]
+    if unknown and not takes_any:
+        raise _not_taken(problem, unknown, kinds)
     return {
-        name: _converted(problem, name, value, (kinds or {}).get(name)) if isinstance(value, str) else value
+        name: _converted(problem, name, value, kinds.get(name)) if isinstance(value, str) else value
         for name, value in options.items()
     }
 
 
-def _declared(factory: Callable[..., Any]) -> dict[str, Any] | None:
-    """Returns the options that a problem declares, name -> type; None if it takes any."""
-    options_class = getattr(factory, "options_class", None)
-    if options_class is not None:
-        return {name: options_class.type_of(name) for name in options_class.names()}
+def made(problem: str, factory: Callable[..., Any], place: str, was_reversed: bool, options: Mapping[str, Any]) -> Any:
+    """Returns a problem made with options from ``checked``, and records them in it unless its class does so itself.
+
+    Args:
+      problem: The problem's name.
+      factory: Its class or factory.
+      place: Where it is registered, for messages.
+      was_reversed: The factory's argument.
+      options: Option -> value.
+
+    Raises:
+      UserError: The factory does not take one of the options, or not ``name`` and ``was_reversed``.
+    """
     try:
-        parameters = inspect.signature(factory, eval_str=True).parameters
-    except NameError:  # annotations of a user's class that exist for type checkers only
-        parameters = inspect.signature(factory).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None
-    return {name: each.annotation for name, each in parameters.items() if name not in _NO_OPTIONS}
+        found = factory(name=problem, was_reversed=was_reversed, **options)
+    except TypeError as error:
+        refused = re.search(r"unexpected keyword argument '(\w+)'|takes no arguments", str(error))
+        if refused and refused[1] in options:
+            raise _not_taken(problem, [refused[1]], _parameters(factory)[0]) from error
+        if refused and refused[1] in (None, *_NO_OPTIONS):
+            raise UserError(
+                f"{place}: the problem {problem!r} cannot be made: {error}. Derive it from "
+                "t2t_ext.TranslationProblem, and let its __init__ take name and was_reversed and pass them on."
+            ) from error
+        raise
+    if "_options" not in vars(found):
+        defaults = {name: each.default for name, each in _parameters(factory)[0].items()}
+        found._options = dict(_recorded({name: each for name, each in options.items() if each != defaults.get(name)}))
+    return found
+
+
+def _recorded(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the options that JSON can hold, which leaves out objects that only a program can give."""
+    for name, value in options.items():
+        value = os.fspath(value) if isinstance(value, os.PathLike) else value
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            continue
+        yield name, value
+
+
+def _not_taken(problem: str, unknown: list[str], known: Mapping[str, Any]) -> UserError:
+    """Returns the error for options that a problem does not have."""
+    return UserError(
+        f"The problem {problem!r} does not take {', '.join(unknown)}.{suggest(unknown[0], sorted(known))} "
+        f"Its options: {', '.join(sorted(known)) or 'none'}."
+    )
+
+
+def _parameters(factory: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Returns the parameters of a factory that are options, and whether it takes others as well.
+
+    A class that takes others (``**kwargs``) may pass them on to a class that it is derived from, so those of that class
+    are options, too.
+    """
+    classes = inspect.getmro(factory) if inspect.isclass(factory) else ()
+    found: dict[str, inspect.Parameter] = {}
+    takes_any = []
+    for each in [each for each in classes if "__init__" in vars(each)] or [factory]:
+        try:
+            parameters = inspect.signature(each, eval_str=True).parameters
+        except NameError:  # annotations of a user's class that exist for type checkers only
+            parameters = inspect.signature(each).parameters
+        takes_any.append(any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()))
+        others = {name: parameter for name, parameter in parameters.items() if parameter.kind not in _REST}
+        found = others | found
+        if not takes_any[-1]:
+            break
+    return {name: parameter for name, parameter in found.items() if name not in _NO_OPTIONS}, takes_any[0]
 
 
 def given(problem_class: type, **options: Any) -> dict[str, Any]:
@@ -90,6 +155,9 @@ def chosen(problem: str, option: str, value: str, allowed: Mapping[str, Any] | t
 
 
 def _converted(problem: str, name: str, value: str, kind: Any) -> Any:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):  # such as int | None
+        kinds = [each for each in typing.get_args(kind) if each is not type(None)]
+        kind = kinds[0] if len(kinds) == 1 else None
     try:
         if kind is bool:
             return _TRUTHS[value.lower()]

@@ -149,6 +149,11 @@ def load(path: str) -> tuple[str, list[str] | None]:
     if not os.path.isdir(directory):
         raise UserError(f"--t2t_usr_dir={path} is a file. Give the folder that holds it: {os.path.dirname(directory)}")
     children = _children(directory)
+    if dotted := [child for child in children if "." in child]:
+        raise UserError(
+            f"--t2t_usr_dir={path}: Python cannot import {os.path.join(directory, dotted[0])}.py, because of the dot in "
+            "its name. Rename it, or move it out of the folder."
+        )
     if os.path.isfile(os.path.join(directory, "__init__.py")):
         modules = _load_package(path, directory, children)
     elif children:
@@ -157,6 +162,21 @@ def load(path: str) -> tuple[str, list[str] | None]:
         raise UserError(f"--t2t_usr_dir={path}: there is no Python module (*.py) directly in this folder.")
     _loaded.append(directory)
     return directory, modules
+
+
+def unload(directory: str, modules: Iterable[str]) -> None:
+    """Undoes ``load``, whose results are given, so that a corrected version can be loaded."""
+    _loaded.remove(directory)
+    if directory in sys.path:
+        sys.path.remove(directory)
+    for name in modules:
+        _forget(name)
+
+
+def missing_place(error: UserError, directories: Iterable[str] | None = None) -> str:
+    """Returns what ``place_of`` returns, but "" if the error's message begins with that file already."""
+    place = place_of(error) if directories is None else _place_in(directories, error)
+    return "" if str(error).startswith(place.rpartition(":")[0]) else place
 
 
 def place_of(error: BaseException) -> str:
@@ -279,7 +299,11 @@ def _import(path: str, directory: str, run: Callable[[], object]) -> None:
     """Imports the user's code by calling ``run``; turns its errors into ``UserError`` with file and line."""
     try:
         run()
-    except (UserError, KeyboardInterrupt):
+    except KeyboardInterrupt:
+        raise
+    except UserError as error:
+        if place := missing_place(error, [directory]):
+            raise UserError(f"--t2t_usr_dir={path}: {place}: {error}") from error
         raise
     except SyntaxError as error:
         raise UserError(f"--t2t_usr_dir={path}: {error.filename}:{error.lineno}: {error.msg}.") from error

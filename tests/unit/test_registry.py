@@ -162,6 +162,42 @@ def test_problem_rev_and_options():
         registry.problem("fake", train_sourc="x")
 
 
+def test_options_of_a_class_that_passes_others_on():
+    @registry.register_problem
+    class FakeWithMore(TranslationProblem):
+        def __init__(self, *, size: int = 3, share: float | None = None, **others):
+            super().__init__(**others)
+            self.size, self.share = size, share
+
+    made = registry.problem("fake_with_more_rev", size="5", share="0.5", source_language="de")
+    assert (made.size, made.share, made.languages) == (5, 0.5, ("", "de"))
+    assert dict(made.options) == dict(made.base().options) == {"size": 5, "share": 0.5, "source_language": "de"}
+    assert not registry.problem("fake_with_more", size=3).options  # as if it were not given
+    with pytest.raises(UserError, match=r"does not take siz\. Did you mean 'size'\? Its options: share, size, source_"):
+        registry.problem("fake_with_more", siz="5")
+
+
+def test_a_class_that_records_its_options_itself():
+    @registry.register_problem
+    class FakeRecording(TranslationProblem):
+        def __init__(self, *, name=None, was_reversed=False, corpus="a"):
+            super().__init__(name=name, was_reversed=was_reversed)
+            self._options = {"corpus": corpus.upper()}
+
+    assert registry.problem("fake_recording", corpus="b").options == {"corpus": "B"}
+
+
+def test_a_problem_that_does_not_take_its_name():
+    @registry.register_problem
+    class FakeWithoutName(TranslationProblem):
+        def __init__(self):
+            super().__init__()
+
+    message = r"test_registry\.py:\d+: the problem 'fake_without_name' cannot be made: .* take name and was_reversed"
+    with pytest.raises(UserError, match=message):
+        registry.problem("fake_without_name")
+
+
 def test_rev_of_what_is_no_translation():
     class Fixed(FakeProblem):
         reversible = False
@@ -379,6 +415,47 @@ def test_modules_that_register_nothing(tmp_path):
         registry.load_user_directory(write(tmp_path / "mine", nothing_here="x = 1"))
 
 
+def test_modules_that_registered_nothing_are_loaded_again(tmp_path):
+    folder = write(tmp_path / "mine", nothing_yet="x = 1")
+    with pytest.raises(UserError, match="register no problem"):
+        registry.load_user_directory(folder)
+    write(tmp_path / "mine", nothing_yet="y = 2\n" + textwrap.dedent(A_SET.format(name="user_later", size=83)))
+    assert registry.load_user_directory(folder) == {"hparams set": ["user_later"]}
+
+
+@pytest.mark.parametrize("init", [{}, {"__init__": ""}])
+def test_a_dot_in_the_name_of_a_module(tmp_path, init):
+    folder = write(tmp_path / "mine", **{"my_sets.orig": "", **init})
+    with pytest.raises(UserError, match=rf"cannot import {folder}/my_sets\.orig\.py, because of the dot .* Rename it"):
+        registry.load_user_directory(folder)
+
+
+def test_a_wrong_value_in_a_set_has_a_place(tmp_path):
+    body = """
+        from t2t_ext import registry
+
+        @registry.register_hparams
+        def user_wrong():
+            return registry.hparams("transformer_test").replace(hiden_size=3)
+
+        @registry.register_hparams
+        def user_on_wrong():
+            return registry.hparams("user_wrong")
+    """
+    registry.load_user_directory(write(tmp_path / "mine", sets=body))
+    for name in ("user_wrong", "user_on_wrong"):
+        with pytest.raises(UserError) as raised:
+            registry.hparams(name)
+        assert str(raised.value).startswith(f"{tmp_path}/mine/sets.py:6: unknown key 'hiden_size'. Did you mean")
+
+
+def test_a_class_that_is_no_model(tmp_path):
+    body = "from t2t_ext import registry\n@registry.register_model\nclass UserNoModel:\n    pass\n"
+    registry.load_user_directory(write(tmp_path / "mine", models_of_mine=body))
+    with pytest.raises(UserError, match=r"models_of_mine\.py:2: the model 'user_no_model' is no Seq2Seq"):
+        registry.model_attributes("user_no_model")
+
+
 @pytest.mark.parametrize("init", [{}, {"__init__": ""}, {"__init__": "from . import broken"}])
 @pytest.mark.parametrize(
     ("body", "expected"),
@@ -388,6 +465,7 @@ def test_modules_that_register_nothing(tmp_path):
         ("def f():\n    return undefined\nf()\n", r"broken\.py:2: NameError"),
         ("import sys\nsys.exit('bye')\n", r"broken\.py:2: SystemExit"),
         ("from tensor2tensor.utils import registry\n", r"broken\.py:1: .*from t2t_ext"),
+        ("from t2t_ext import registry\nregistry.hparams('transformer_bas')", r"broken\.py:2: Unknown hparams set"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, init, body, expected):
