@@ -7,6 +7,7 @@ TensorFlow 2.21 and Keras 3.15.
 import contextlib
 import ctypes
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -107,6 +108,19 @@ def sentencepiece_resource(model: bytes, name: str) -> tf.Tensor:
     from tensorflow_text.python.ops import sentencepiece_tokenizer
 
     return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(model=model, shared_name=name)
+
+
+@contextlib.contextmanager
+def layers_counted_anew() -> Iterator[None]:
+    """Makes Keras number layers without a name from the first one, not from those that the process has made before."""
+    from keras.src.backend.common import global_state  # imported only when needed, as it takes a second
+
+    counts = global_state.get_global_attribute("object_name_uids")
+    global_state.set_global_attribute("object_name_uids", None)
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute("object_name_uids", counts)
 
 
 def owners_of_variables(model: Any) -> dict[int, str]:

@@ -46,9 +46,11 @@ class KerasModel(keras.Model):
 
     Attributes:
       source_feature_size: F if the source consists of feature vectors; 0 if it consists of ids.
+      target_sides: Number of target sequences in a training example.
     """
 
     source_feature_size: int = 0
+    target_sides: int = 1
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -79,11 +81,31 @@ class KerasModel(keras.Model):
             raise UserError(
                 f"{type(self).__name__} gives the logits of the targets' tokens and takes both sides' ids: "
                 'model({"inputs": x, "targets": y}), model([x, y]) or model(x, y); got '
-                f"{found}. To translate without targets, use t2t_ext.Translator(model, source_encoder, target_encoder)."
+                f'{found}. fit, evaluate and predict take {{"inputs": x, "targets": y}} and no labels. To translate '
+                "without targets, use t2t_ext.Translator(model, source_encoder, target_encoder)."
             )
-        source, target = tf.convert_to_tensor(inputs), tf.convert_to_tensor(targets)
+        source, target = self._dense("source", inputs), self._dense("target", targets)
         # Before it trains on several replicas, Keras calls the model with ids as float.
         return source if self.source_feature_size else tf.cast(source, tf.int32), tf.cast(target, tf.int32)
+
+    def _dense(self, side: str, given: Any) -> tf.Tensor:
+        """Returns one side of a call as a tensor, after checking its rank.
+
+        Raises:
+          UserError: It is ragged, or has too many or too few axes.
+        """
+        if isinstance(given, tf.RaggedTensor):
+            raise UserError(f"The {side} is a RaggedTensor, which has no padding: give its to_tensor().")
+        found = tf.convert_to_tensor(given)
+        if side == "target" and self.target_sides > 1:
+            return found  # checked where it is read
+        has_axis = side == "source" and self.source_feature_size > 0
+        if found.shape.rank not in (None, 3 if has_axis else 2):
+            raise UserError(
+                f"{type(self).__name__} takes a {side} of the shape [sentences, positions"
+                f"{', numbers' if has_axis else ''}], and this one is {found.shape.as_list()}."
+            )
+        return found
 
     # === fit, evaluate ===
 
@@ -113,14 +135,17 @@ class KerasModel(keras.Model):
         """Returns the loss of a batch; without ``y``, the batch's targets are the labels.
 
         If ``compile`` was given no loss, this is the label-smoothed cross-entropy per token without padding, with the
-        hparams' ``label_smoothing``. ``sample_weight`` is multiplied by the model's own ``label_weights``.
+        hparams' ``label_smoothing``. What layers add (``add_loss``, regularizers) is added, as with any loss of Keras.
+        ``sample_weight`` is multiplied by the model's own ``label_weights``.
         """
         y = self.unpacked(x)[1] if y is None else y
         own = self.label_weights(y)
         if own is not None:
             sample_weight = own if sample_weight is None else own * weights_of(sample_weight, own.shape.rank)
         if self.loss is None:
-            return SmoothedCrossEntropy(self.hparams.label_smoothing)(y, y_pred, sample_weight)
+            replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            added = [tf.reduce_sum(tf.cast(each, tf.float32)) / replicas for each in self.losses]
+            return sum(added, SmoothedCrossEntropy(self.hparams.label_smoothing)(y, y_pred, sample_weight))
         return super().compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
@@ -134,9 +159,12 @@ class KerasModel(keras.Model):
 
     # === save, load_model ===
 
-    def get_build_config(self) -> dict[str, Any]:
-        """Returns the argument of ``build_from_config``; it needs no shapes, since ``get_config`` determines them."""
-        return {"input_shape": None}
+    def get_build_config(self) -> dict[str, Any] | None:
+        """Returns the argument of ``build_from_config``, None for a model without variables.
+
+        It needs no shapes, since ``get_config`` determines them.
+        """
+        return {"input_shape": None} if self.built else None
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Creates the variables of a model that is being loaded."""

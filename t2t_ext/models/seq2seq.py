@@ -281,7 +281,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
           ValueError: Two variables have the same name.
         """
         named = {}
-        for variable in self.variables:
+        for variable in self.weights:  # unlike ``variables``, without the seeds of Keras's dropout
             name = variable.path.split("/", 1)[1]
             if name in named:
                 raise ValueError(f"Two variables are called {name!r}: give the layers that hold them different names.")
@@ -290,11 +290,11 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
 
     def rate_of(self, variable: Any) -> float:
         """Returns the factor on the learning rate for a Keras variable; 0: the variable is frozen."""
-        return 1.0
+        return 1.0 if variable.trainable else 0.0
 
     def rates(self) -> dict[str, float]:
         """Returns the learning-rate factors that are not 1, by the names of ``named_variables``."""
-        found = {variable.path.split("/", 1)[1]: self.rate_of(variable) for variable in self.variables}
+        found = {variable.path.split("/", 1)[1]: self.rate_of(variable) for variable in self.weights}
         return {name: rate for name, rate in found.items() if rate != 1.0}
 
     def pretrained(self) -> dict[str, np.ndarray]:
@@ -346,7 +346,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
                 dtype=variable.dtype,
                 parameters=math.prod(variable.shape),
             )
-            for variable in self.variables
+            for variable in self.weights
         ]
 
     # === Config ===
@@ -369,7 +369,8 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         """Returns a model made from the result of ``get_config``, with newly initialized weights."""
         config = dict(config)
         config["hparams"] = cls.hparams_class.from_dict(config["hparams"])
-        return cls(**config)
+        with compat.layers_counted_anew():
+            return cls(**config)
 
 
 def build_model(
@@ -386,14 +387,15 @@ def build_model(
     The vocabulary is joint if both encoders assign the same ids. The other arguments are the model's.
     """
     tokenized = getattr(hparams, "encoder_preset", "") and source_encoder.kind == "keras_hub"
-    model = model_class(
-        hparams,
-        source_vocab_size=source_encoder.vocab_size,
-        target_vocab_size=target_encoder.vocab_size,
-        joint_vocabulary=source_encoder.ids_sha256 == target_encoder.ids_sha256,
-        source_feature_size=source_feature_size,
-        encoder_config=source_encoder.subwords.encoder_config if tokenized else None,
-        dtype=dtype,
-    )
-    model.build()
+    with compat.layers_counted_anew():  # the names of variables must not depend on other models in the process
+        model = model_class(
+            hparams,
+            source_vocab_size=source_encoder.vocab_size,
+            target_vocab_size=target_encoder.vocab_size,
+            joint_vocabulary=source_encoder.ids_sha256 == target_encoder.ids_sha256,
+            source_feature_size=source_feature_size,
+            encoder_config=source_encoder.subwords.encoder_config if tokenized else None,
+            dtype=dtype,
+        )
+        model.build()
     return model

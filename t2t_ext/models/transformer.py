@@ -380,7 +380,7 @@ class Transformer(StackedSeq2Seq[T]):
 
     def rate_of(self, variable: Any) -> float:
         """Returns the factor on the learning rate for a Keras variable; 0: the variable is frozen."""
-        return self.encoder.rate_of(variable) if self.encoder_config else 1.0
+        return super().rate_of(variable) * (self.encoder.rate_of(variable) if self.encoder_config else 1.0)
 
     def pretrained(self) -> dict[str, Any]:
         """Returns the weights of ``encoder_preset`` by the names of ``named_variables``."""

@@ -326,8 +326,9 @@ def vocabulary_sides(model: Any) -> dict[str, str]:
     """Returns which variables of a model have a row for each piece: name -> ``source`` or ``target``."""
     sides = {}
     for part, side in (("source_embedding", "source"), ("target_embedding", "target"), ("softmax", "target")):
-        layer = getattr(model, part)
-        for variable in () if layer is None else layer.variables:  # a source of feature vectors has no embedding
+        # A source of feature vectors has no embedding, and a model of the user's may have no such part.
+        layer = getattr(model, part, None)
+        for variable in () if layer is None else layer.variables:
             sides[variable.path.split("/", 1)[1]] = side
     return sides
 

@@ -92,6 +92,19 @@ def test_variables_know_the_layer_that_made_them():
     ]
 
 
+def test_layers_are_counted_anew_for_a_while():
+    """Names of variables in checkpoints hold the names that Keras gives to layers without one."""
+    import keras
+
+    from t2t_ext import compat
+
+    before = keras.layers.Dense(1).name
+    for _ in range(2):
+        with compat.layers_counted_anew():
+            assert [keras.layers.Dense(1).name for _ in range(2)] == ["dense", "dense_1"]
+    assert keras.layers.Dense(1).name not in (before, "dense")
+
+
 def test_peers_and_barriers_raise_errors_of_tensorflow():
     """Without other workers the check of a peer must fail with an error that the trainer catches."""
     import tensorflow as tf

@@ -193,7 +193,7 @@ class _Walk:
             groups = self._groups(name, reading if name != "encoder" else None)
             stacks.append(Stack(*heading, before, groups, self._after(name, name == names[-1])))
         others: collections.Counter[str] = collections.Counter()
-        for variable in self.model.variables:
+        for variable in self.model.weights:
             if id(variable) not in self.counted:
                 others[group_of(variable.path.split("/", 1)[1])] += self._count([variable])
         facts = [f"D = {self.model.hparams.hidden_size}"] if hasattr(self.model.hparams, "hidden_size") else []
@@ -208,7 +208,7 @@ class _Walk:
             tuple(stacks),
             reading,
             tuple(Part(name, paper=OWN, replaces=_ADDED, parameters=count) for name, count in others.items()),
-            sum(math.prod(variable.shape) for variable in self.model.variables),
+            sum(math.prod(variable.shape) for variable in self.model.weights),
         )
 
     def _count(self, variables: list[Any]) -> int:
@@ -239,7 +239,7 @@ class _Walk:
             settings.append(type(layer).__name__)
         part = dataclasses.replace(part, setting=", ".join(filter(None, settings)))
         frame = getattr(owner, f"{attribute}_frame", None)
-        variables = [*layer.variables, *(frame.variables if isinstance(frame, Frame) else ())]
+        variables = [*layer.weights, *(frame.weights if isinstance(frame, Frame) else ())]
         return dataclasses.replace(
             part, parameters=self._count(variables), residual=isinstance(frame, Frame), **changes
         )

@@ -13,6 +13,7 @@ import tensorflow as tf
 from t2t_ext import registry
 from t2t_ext.errors import UserError
 from t2t_ext.layers.label_smoothing import SmoothedCrossEntropy
+from t2t_ext.models.seq2seq import build_model
 from t2t_ext.training.losses import softmax_cross_entropy
 
 INPUTS = np.array([[7, 8, 9, 1], [9, 1, 0, 0]])  # int64, as NumPy makes them
@@ -150,3 +151,74 @@ def test_weights_that_no_update_would_change_are_not_trained(model, dtype):
     for train in (low.fit, low.train_on_batch):
         with pytest.raises(UserError, match=rf'weights are {dtype}.*for_training=True.*dtype="mixed_{dtype}"'):
             train(data)
+
+
+def test_labels_in_place_of_targets_are_explained(model):
+    model.compile("adam")
+    with pytest.raises(UserError, match=r'fit, evaluate and predict take \{"inputs": x, "targets": y\} and no labels'):
+        model.fit(INPUTS, TARGETS, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "told"),
+    [
+        (INPUTS[0], TARGETS, r"a source of the shape \[sentences, positions\], and this one is \[4\]"),
+        (INPUTS, TARGETS[0], r"a target of the shape \[sentences, positions\], and this one is \[3\]"),
+        (INPUTS, np.stack([TARGETS, TARGETS], 1), r"a target of the shape .* this one is \[2, 2, 3\]"),
+        (tf.RaggedTensor.from_tensor(INPUTS, padding=0), TARGETS, r"source is a RaggedTensor.*to_tensor\(\)"),
+    ],
+)
+def test_shapes_of_other_ranks(model, inputs, targets, told):
+    with pytest.raises(UserError, match=told):
+        model.unpacked(inputs, targets)
+
+
+def test_what_layers_add_to_the_loss():
+    class Adding(registry.model("transformer")):
+        def features(self, inputs, targets, training=False):
+            self.add_loss(tf.constant([40.0, 60.0]))
+            return super().features(inputs, targets, training=training)
+
+    hparams = registry.hparams("transformer_test").replace(num_hidden_layers=1)
+    adding = Adding(hparams, source_vocab_size=20, target_vocab_size=20)
+    adding.compile("adam")
+    assert 100 < adding.evaluate({"inputs": INPUTS, "targets": TARGETS}, verbose=0) < 110
+
+
+def test_a_model_without_variables_is_saved(model, tmp_path):
+    registry.model("transformer")(model.hparams, source_vocab_size=20, target_vocab_size=20).save(tmp_path / "m.keras")
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    assert not loaded.built
+    assert loaded([INPUTS, TARGETS]).shape == (2, 3, 20)
+
+
+class WithKerasLayers(registry.model("transformer")):
+    """Has layers without names, seeds, and a part that is frozen."""
+
+    def __init__(self, hparams, **kwargs):
+        super().__init__(hparams, **kwargs)
+        self.dense = keras.layers.Dense(hparams.hidden_size)
+        self.dropouts = [keras.layers.Dropout(0.1), keras.layers.Dropout(0.2)]
+
+    def build(self, input_shape=None):
+        super().build()
+        self.dense.build((None, self.hparams.hidden_size))
+        self.encoder.trainable = False
+
+
+def test_layers_of_keras_have_names_that_depend_only_on_the_model(model):
+    encoder = types.SimpleNamespace(vocab_size=20, ids_sha256="same", kind="sentencepiece")
+    made = [build_model(WithKerasLayers, model.hparams, encoder, encoder) for _ in range(2)]
+    made.append(WithKerasLayers.from_config(made[0].get_config()))
+    made[-1].build()
+    others = set(made[0].named_variables()) - set(model.named_variables())
+    assert others == {"dense/kernel", "dense/bias"}  # the seeds of dropout are no weights
+    assert all(set(each.named_variables()) == set(made[0].named_variables()) for each in made)
+    assert not any("seed" in row.path for row in made[0].describe())
+
+
+def test_frozen_parts_have_no_learning_rate(model):
+    frozen = WithKerasLayers(model.hparams, source_vocab_size=20, target_vocab_size=20)
+    frozen.build()
+    assert frozen.rates() == {name: 0.0 for name in frozen.named_variables() if name.startswith("encoder/")}
+    assert not model.rates()

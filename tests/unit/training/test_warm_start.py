@@ -165,6 +165,12 @@ def test_sides_come_from_the_model(shared, sides):
     assert warm_start.vocabulary_sides(model) == sides
 
 
+def test_a_users_model_may_lack_the_parts_that_have_a_row_for_each_piece():
+    variable = types.SimpleNamespace(path="model/softmax/embeddings")
+    model = types.SimpleNamespace(softmax=types.SimpleNamespace(variables=[variable]), source_embedding=None)
+    assert warm_start.vocabulary_sides(model) == {"softmax/embeddings": "target"}
+
+
 def warm_started(name, hparams, encoder, run):
     """Returns a new model's fresh values, those after a warm start, and the report."""
     model = registry.model(name)(hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=encoder.vocab_size)
