@@ -89,7 +89,12 @@ class _Shifted(keras.layers.Layer):
     def compute_output_spec(self, inputs: Any, training: bool = False) -> keras.KerasTensor:
         """Returns the shape and dtype of ``call``'s result."""
         ids = inputs["decoder_token_ids"]
-        return keras.KerasTensor((*ids.shape, self.seq2seq.hparams.hidden_size), dtype=self.compute_dtype)
+        return keras.KerasTensor((*ids.shape, _width(self.seq2seq)), dtype=self.compute_dtype)
+
+
+def _width(seq2seq: Seq2Seq) -> int:
+    """Returns D, the width of a model's features."""
+    return seq2seq.softmax_weights()[0].shape[-1]
 
 
 @_REGISTER
@@ -317,7 +322,7 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             index=tf.reduce_min(tf.reduce_sum(tf.cast(mask, tf.int32), axis=-1)),
             mask=mask,
             stop_token_ids=stop_token_ids,
-            hidden_states=tf.zeros([batch, tf.shape(prompt)[1], self.backbone.seq2seq.hparams.hidden_size]),
+            hidden_states=tf.zeros([batch, tf.shape(prompt)[1], _width(self.backbone.seq2seq)]),
             model=self,
         )
         ended = tf.reduce_any([tf.equal(ids, each) for each in stop_token_ids or [-1]], axis=0) & ~tf.cast(

@@ -25,6 +25,18 @@ IDS = tf.TensorSpec([None, None], tf.int32)
 WHITESPACE = r"[\pZ\x{09}-\x{0D}\x{1C}-\x{1F}\x{85}]"
 
 
+def check_vocabularies(model: Any, source: SubwordEncoder, target: SubwordEncoder) -> None:
+    """Raises a UserError if a model was not made for the vocabularies of two text encoders."""
+    sides = {"source": source, "target": target}
+    for side in ("target",) if model.source_feature_size else sides:
+        made_for, found = getattr(model, f"{side}_vocab_size"), sides[side].vocab_size
+        if made_for != found:
+            raise UserError(
+                f"The model was made for {made_for:,} {side} ids, and the {side} encoder has {found:,}. Give the encoder "
+                f"that the model was trained with, or make the model with {side}_vocab_size=encoder.vocab_size."
+            )
+
+
 class Encoded(NamedTuple):
     """Sentences as the model reads them, truncated to the codec's limit.
 

@@ -35,7 +35,7 @@ from t2t_ext.search.lexical_constraints import join_phrases
 from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.translation.alignment import AlignmentConfig
 from t2t_ext.translation.batches import Given, Progress, Read, Traced, run_batches, similar_lengths
-from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec, check_texts
+from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec, check_texts, check_vocabularies
 from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
 from t2t_ext.translation.searcher import Searcher
@@ -105,8 +105,9 @@ class Translator:
         hparams.
 
         Raises:
-          UserError: The decode hparams do not fit the model.
+          UserError: The decode hparams or the encoders do not fit the model.
         """
+        check_vocabularies(model, source_encoder, target_encoder)
         self.model = model
         self.members: tuple[Seq2Seq, ...] = model.members if isinstance(model, Ensemble) else (model,)
         self.source_encoder, self.target_encoder = source_encoder, target_encoder

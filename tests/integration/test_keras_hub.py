@@ -1,5 +1,7 @@
 """Tests of a run as a KerasHub task: KerasHub itself loads the exporter's preset folder, generates and fits."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -124,3 +126,12 @@ def test_what_a_task_cannot_be(make_translator):
 
     with pytest.raises(UserError, match="this has a direction from right to left: leave --format=keras_hub out"):
         task_of(make_translator("r2l"), "transformer")
+
+
+def test_a_users_hparams_may_have_no_hidden_size():
+    import keras
+
+    from t2t_ext import keras_hub
+
+    shifted = keras_hub._Shifted(types.SimpleNamespace(softmax_weights=lambda: (np.zeros([20, 6]), None)))
+    assert shifted.compute_output_spec({"decoder_token_ids": keras.Input((None,), dtype="int32")}).shape[-1] == 6

@@ -1,5 +1,7 @@
 """Tests of a translator's description and abilities, and of the lines that it cannot translate."""
 
+import types
+
 import pytest
 import tensorflow as tf
 
@@ -117,6 +119,14 @@ def test_what_truncates_is_named(make_translator, tiny_model, monkeypatch):
     assert short.describe_limits() == "30 subwords, the most that the pretrained encoder reads (targets: 50)"
     other = Ensemble([tiny_model, tiny_model])
     assert (other.longest_source, short.source.read(["the " * 99]).rows[0][30]) == (31, EOS_ID)
+
+
+def test_encoders_of_another_size_are_told(tiny_model, tiny_encoder):
+    other = types.SimpleNamespace(vocab_size=tiny_encoder.vocab_size + 1)
+    for side, encoders in (("source", (other, tiny_encoder)), ("target", (tiny_encoder, other))):
+        told = rf"made for {tiny_encoder.vocab_size} {side} ids, and the {side} encoder has {other.vocab_size}\. Give"
+        with pytest.raises(UserError, match=told):
+            translator.Translator(tiny_model, *encoders)
 
 
 def test_settings_that_do_not_fit_are_told(tiny_model, tiny_encoder, make_translator):
