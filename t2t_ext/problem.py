@@ -191,7 +191,14 @@ def _read(problem: Problem, split: str, tmp_dir: str | os.PathLike) -> Iterator[
     """Yields the samples of a problem; an exception in a user's code becomes a ``UserError``."""
     number = 0
     try:
-        for number, sample in enumerate(problem.samples(split, tmp_dir), 1):  # noqa: B007  (read where it fails)
+        samples = problem.samples(split, tmp_dir)
+        if samples is None:
+            kind = type(problem)
+            raise UserError(
+                f"samples() of the class {kind.__module__}.{kind.__qualname__} gives nothing for the {split} split of "
+                f'{problem.base_name}: it must yield samples, such as {{"inputs": "...", "targets": "..."}}.'
+            )
+        for number, sample in enumerate(samples, 1):  # noqa: B007  (read where it fails)
             yield sample
     except UserError:
         raise

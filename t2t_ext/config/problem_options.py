@@ -96,8 +96,8 @@ def made(problem: str, factory: Callable[..., Any], place: str, was_reversed: bo
 
 def _recorded(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields the options that JSON can hold, which leaves out objects that only a program can give."""
-    for name, value in options.items():
-        value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    for name, given in options.items():
+        value = os.fspath(given) if isinstance(given, os.PathLike) else given
         try:
             json.dumps(value)
         except (TypeError, ValueError):
@@ -122,7 +122,8 @@ def _parameters(factory: Callable[..., Any]) -> tuple[dict[str, inspect.Paramete
     classes = inspect.getmro(factory) if inspect.isclass(factory) else ()
     found: dict[str, inspect.Parameter] = {}
     takes_any = []
-    for each in [each for each in classes if "__init__" in vars(each)] or [factory]:
+    makers: list[Callable[..., Any]] = [each for each in classes if "__init__" in vars(each)]
+    for each in makers or [factory]:
         try:
             parameters = inspect.signature(each, eval_str=True).parameters
         except NameError:  # annotations of a user's class that exist for type checkers only

@@ -151,8 +151,8 @@ def load(path: str) -> tuple[str, list[str] | None]:
     children = _children(directory)
     if dotted := [child for child in children if "." in child]:
         raise UserError(
-            f"--t2t_usr_dir={path}: Python cannot import {os.path.join(directory, dotted[0])}.py, because of the dot in "
-            "its name. Rename it, or move it out of the folder."
+            f"--t2t_usr_dir={path}: Python cannot import {os.path.join(directory, dotted[0])}.py, because of the dot "
+            "in its name. Rename it, or move it out of the folder."
         )
     if os.path.isfile(os.path.join(directory, "__init__.py")):
         modules = _load_package(path, directory, children)

@@ -32,8 +32,8 @@ def check_vocabularies(model: Any, source: SubwordEncoder, target: SubwordEncode
         made_for, found = getattr(model, f"{side}_vocab_size"), sides[side].vocab_size
         if made_for != found:
             raise UserError(
-                f"The model was made for {made_for:,} {side} ids, and the {side} encoder has {found:,}. Give the encoder "
-                f"that the model was trained with, or make the model with {side}_vocab_size=encoder.vocab_size."
+                f"The model was made for {made_for:,} {side} ids, and the {side} encoder has {found:,}. Give the "
+                f"encoder that the model was trained with, or make the model with {side}_vocab_size=encoder.vocab_size."
             )
 
 

@@ -34,6 +34,15 @@ def check(features, *samples):
     return list(Declared(features, samples).checked_samples("dev", "."))
 
 
+def test_samples_that_are_not_given():
+    class Forgotten(TranslationProblem):
+        def samples(self, split, tmp_dir):
+            pass
+
+    with pytest.raises(UserError, match=r"samples\(\) of the class .*Forgotten gives nothing for the dev split"):
+        list(Forgotten().checked_samples("dev", "."))
+
+
 def test_names_and_languages():
     problem = TranslateEndeToy()
     assert (problem.name, problem.base_name) == ("translate_ende_toy",) * 2

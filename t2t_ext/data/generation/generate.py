@@ -45,7 +45,7 @@ from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.io.progress import progress as shown_progress
-from t2t_ext.problem import TRAIN, Problem, Sample
+from t2t_ext.problem import DEV, TRAIN, Problem, Sample
 
 _PREPARATION = (
     "source_steps", "target_steps", "source_tokenizer", "target_tokenizer", "subwords", "num_merges", "vocab_threshold",
@@ -237,6 +237,11 @@ class _Generation:
     def _raw_samples(self, work: pathlib.Path) -> tuple[dict[str, RawSamples], dict[str, int | None]]:
         """Returns samples by split, and their numbers (None if unknown); finds errors in files early."""
         problem, splits = self.problem, self.problem.splits
+        if isinstance(splits, str) or TRAIN not in splits:
+            raise UserError(
+                f'splits of {type(problem).__name__} is {splits!r}; it must be a list with "{TRAIN}", such as '
+                f'("{TRAIN}", "{DEV}").'
+            )
         raw_files = {split: list(problem.source_files(split, self.tmp_dir)) for split in splits}
         totals = {split: problem.count(split, self.tmp_dir) for split in splits}
         for split in splits:

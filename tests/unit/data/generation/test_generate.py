@@ -482,6 +482,13 @@ def test_unknown_splits_and_texts(make, tmp_path):
         data.texts("train")
 
 
+@pytest.mark.parametrize("splits", ["train", ("dev",)])
+def test_splits_without_training_data(make, monkeypatch, splits):
+    monkeypatch.setattr(Toy, "splits", splits)
+    with pytest.raises(UserError, match=r"splits of Toy is .*; it must be a list with \"train\""):
+        make()
+
+
 def test_reused_subword_models(make, said, tmp_path):
     make(Toy(), tmp_path / "first", joint_vocab=False)
     source, target = GeneratedData.open(Toy(), tmp_path / "first").text_encoders()
