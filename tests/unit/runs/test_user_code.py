@@ -203,12 +203,12 @@ def test_a_named_directory_takes_the_place_of_the_copy(run, modules):
     assert RunDirectory.open(run.path).config.t2t_usr_dir_sha256 not in ("", digest)
 
 
-def test_a_named_directory_without_the_runs_class(run, tmp_path):
-    other = tmp_path / "my_trusted_modules_renamed"
-    shutil.copytree(run.path / "t2t_usr_dir" / "my_trusted_modules", other)
-    registry.load_user_directory(str(other))
-    with pytest.raises(UserError, match=r"my_trusted_modules\.sets:MineHParams.*leave --t2t_usr_dir out to use these"):
-        run.hparams()
+def test_a_named_directory_without_the_runs_class(run, modules):
+    shutil.copytree(run.path / "t2t_usr_dir" / modules.name, modules)
+    registry.load_user_directory(str(modules))
+    before = RunDirectory(run.path, run.config.replace(hparams_class="my_former_modules.sets:MineHParams"))
+    with pytest.raises(UserError, match=r"my_former_modules\.sets:MineHParams.*leave --t2t_usr_dir out to use these"):
+        before.hparams()
 
 
 def test_a_directory_that_is_named_after_its_copy_is_in_use(run, modules):
