@@ -147,15 +147,14 @@ def main(flags: argparse.Namespace) -> None:
 
 def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
     """Returns the RerankConfig and the DecodeHParams of both searches."""
-    from t2t_ext.config.decode import resolve_decode_hparams
-    from t2t_ext.config.strict_params import FLAG
+    from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
     from t2t_ext.search.directions import check_directions
     from t2t_ext.translation.rerank import RerankConfig
 
     if len(flags.weights) != 2:
         raise UserError("--weights: give two numbers, as --weights=1,0.5.")
     config = RerankConfig(flags.score, flags.weights)
-    hparams = resolve_decode_hparams(flags.decode_hparams)
+    hparams = resolve_decode_hparams(flags.decode_hparams, DecodeHParams(beam_size=flags.k))
     for name in hparams.changed("num_hypotheses", "return_beams", "write_beam_scores"):
         raise UserError(f"--decode_hparams: {name} says what is written of one search; here --k does.")
     if hparams.sampling_method != "argmax":
@@ -164,13 +163,12 @@ def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
             "two searches. Leave it out."
         )
     check_directions(hparams, 1)
-    wide = hparams.beam_size if hparams.origins()["beam_size"] == FLAG else flags.k
-    if wide < flags.k:
+    if hparams.beam_size < flags.k:
         raise UserError(
             f"--k={flags.k} translations are more than beam_size={hparams.beam_size} finds: raise beam_size, or leave "
             "it out."
         )
-    return config, hparams.replace(beam_size=wide, num_hypotheses=flags.k)
+    return config, hparams.replace(num_hypotheses=flags.k)
 
 
 def _checked_output(flags: argparse.Namespace) -> str:

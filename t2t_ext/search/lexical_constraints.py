@@ -167,7 +167,9 @@ def missing(phrases: Phrases, progress: Progress) -> tf.Tensor:
 def _begun(phrases: Phrases, progress: Progress) -> tf.Tensor:
     """Returns with how many tokens of each missing phrase a hypothesis ends (fewer than all), int32 [B, R, H, C]."""
     places = tf.range(1, tf.shape(phrases.tokens)[3] + 1)
-    begun = tf.reduce_max(tf.where(progress.matched & ~_last(phrases), places, 0), axis=-1)
+    # Hypotheses that do not exist may end with PAD, which also follows the last token of a phrase here.
+    inside = (places < phrases.lengths[..., tf.newaxis])[:, tf.newaxis, tf.newaxis]
+    begun = tf.reduce_max(tf.where(progress.matched & inside, places, 0), axis=-1)
     return tf.where(missing(phrases, progress), begun, 0)
 
 

@@ -2,7 +2,10 @@
 
 import types
 
+import pytest
+
 from t2t_ext.bin import rerank
+from t2t_ext.errors import UserError
 from t2t_ext.translation.rerank import Candidate
 
 
@@ -28,3 +31,26 @@ def test_lines_that_are_truncated_or_empty_or_not_translated_are_counted():
     assert found.truncated.first == [1, 2, 4, 5]
     assert found.empty.first == [2, 5]
     assert found.untranslated.first == [3, 6]  # lines for which neither model has a translation
+
+
+def _search_of(*flags):
+    config, decode_hparams = rerank._settings(rerank.build_parser().parse_args(["--l2r=A", "--r2l=B", *flags]))
+    return decode_hparams
+
+
+@pytest.mark.parametrize(
+    ("flags", "beam"),
+    [([], 10), (["--k=6"], 6), (["--k=6", "--decode_hparams=beam_size=8"], 8), (["--k=4"], 4)],
+)
+def test_the_beam_is_k_or_wider(flags, beam):
+    found = _search_of(*flags)
+    assert (found.beam_size, found.num_hypotheses) == (beam, int(flags[0][4:]) if flags else 10)
+
+
+def test_groups_divide_the_beam_of_k():
+    """The groups must divide the beam that is searched with, not the default of other commands."""
+    assert _search_of("--k=9", "--decode_hparams=diverse_groups=3").beam_size == 9
+    with pytest.raises(UserError, match="beam_size=9 is not a multiple of diverse_groups=4"):
+        _search_of("--k=9", "--decode_hparams=diverse_groups=4")
+    with pytest.raises(UserError, match="--k=9 translations are more than beam_size=8 finds"):
+        _search_of("--k=9", "--decode_hparams=diverse_groups=4,beam_size=8")

@@ -124,3 +124,17 @@ def test_banks_take_turns():
     bank = tf.constant([[[0, 0, 0, 2, 2, 3, 1]]])
     assert take_turns(log_probs, bank, 7).numpy().tolist() == [[[3, 6, 0, 4, 1, 2, 5]]]
     assert take_turns(log_probs, bank * 0, 4).numpy().tolist() == [[[0, 1, 2, 3]]]
+
+
+def test_an_empty_place_that_ends_with_pad_continues_no_phrase():
+    """A hypothesis that does not exist may hold PAD, which is no part of a phrase shorter than another in the batch."""
+    import tensorflow as tf
+
+    from t2t_ext.search.lexical_constraints import advance, make_phrases, next_tokens, start_progress
+
+    tokens = tf.constant([[[4, 4, 0], [4, 4, 0]], [[4, 4, 4], [0, 0, 0]]])
+    phrases = make_phrases(tokens, tf.constant([[2, 2], [3, 0]]), (False,))
+    progress = start_progress(phrases, 1)
+    for token in (4, 4, 0):
+        progress = advance(phrases, progress, tf.fill([2, 1, 1], token))
+    assert next_tokens(phrases, progress).numpy().tolist() == [[[[0, 4, 0, 4]]], [[[4, 0, 4, 0]]]]
