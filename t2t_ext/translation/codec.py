@@ -103,7 +103,8 @@ class TextCodec:
         return Encoded(
             [[*each[: self.limit], EOS_ID] for each in ids],
             np.array([len(each) > self.limit for each in ids], bool),
-            np.array([not text.strip() for text in segmented], bool),
+            # A subword model that normalizes may drop all characters of a text.
+            np.array([not (each and text.strip()) for text, each in zip(segmented, ids, strict=True)], bool),
         )
 
     def read_ids(self, ids: Sequence[Sequence[int]]) -> Encoded:

@@ -497,7 +497,7 @@ class Translator:
         Returns:
           The same tensors as ``search_batch``.
         """
-        empty = ~tf.reduce_any(words_of_source(tf.convert_to_tensor(ids)), axis=1)
+        empty = _nothing_in(tf.convert_to_tensor(ids))
         return self._search({"num_hypotheses": self.decode_hparams.returned}, sources=ids, empty=empty)
 
     def score_batch(
@@ -528,7 +528,8 @@ class Translator:
         return self._align_inputs(inputs=inputs, targets=targets, partners=partners, right_to_left=right_to_left)
 
     def _searched(self, inputs: tf.Tensor, **options: Any) -> dict[str, tf.Tensor]:
-        return self._searcher.search(self.source.encode(inputs), self.source.empty(inputs), **options)
+        sources = self.source.encode(inputs)
+        return self._searcher.search(sources, self.source.empty(inputs) | _nothing_in(sources), **options)
 
     def _forced_strings(
         self,
@@ -645,6 +646,11 @@ def _check_precision(model: Seq2Seq, precision: str) -> None:
             f"precision={precision}: this {type(model).__name__} computes in {model.compute_dtype}. Leave precision "
             f'out, load the run with it (Translator.load), or make the model with dtype="{precision}".'
         )
+
+
+def _nothing_in(sources: tf.Tensor) -> tf.Tensor:
+    """Returns which sources, ids [B, S] or features [B, S, F], have neither subwords nor regions, bool [B]."""
+    return ~tf.reduce_any(words_of_source(sources), axis=1)
 
 
 def _alignment(aligned: Mapping[str, list[bytes]], row: int) -> str:

@@ -1,12 +1,15 @@
 """Tests of a translator's description and abilities, and of the lines that it cannot translate."""
 
+import io
 import types
 
 import pytest
+import sentencepiece
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.config.decode import DecodeHParams
-from t2t_ext.data.text.text_encoder import EOS_ID
+from t2t_ext.data.text.text_encoder import EOS_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.models.ensemble import Ensemble
 from t2t_ext.translation import translator
@@ -73,6 +76,28 @@ def test_lines_that_are_not_empty_and_whose_translation_is_are_numbered(make_tra
     assert (one.empty_line_numbers, one.untranslated_line_numbers) == ((1, 3), ())
     assert [len(hypotheses[0].ids) for hypotheses in longer.translate(["the cat", "", "the lamp"])] == [2, 0, 2]
     assert longer.empty_line_numbers == ()
+
+
+def test_lines_of_which_a_normalizing_subword_model_leaves_nothing_are_empty(toy_corpus):
+    """A user's SentencePiece model may drop invisible characters; a source without subwords gets no translation."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(source for source, _ in toy_corpus.train), model_writer=model, vocab_size=60,
+        hard_vocab_limit=False, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2,
+    )  # fmt: skip
+    encoder = SubwordEncoder(model.getvalue())
+    lines = ["the cat", "\u200b", "\ufeff \u200b", ""]
+    assert [bool(encoder.encode(line)) for line in lines] == [True, False, False, False]
+    size = encoder.vocab_size
+    small = registry.model("transformer")(
+        registry.hparams("transformer_test").replace(num_hidden_layers=1), source_vocab_size=size,
+        target_vocab_size=size,
+    )  # fmt: skip
+    hparams = DecodeHParams(beam_size=1, min_length=1, max_length_ratio=0, max_length_offset=3)
+    one = translator.Translator(small, encoder, encoder, hparams)
+    assert [found[0].length for found in one.translate(lines)] == [3, 0, 0, 0]
+    assert (one.empty_line_numbers, one.untranslated_line_numbers) == ((), ())
+    assert one.search_batch(tf.constant(lines))["lengths"].numpy().tolist() == [[3], [0], [0], [0]]
 
 
 @pytest.mark.parametrize(
