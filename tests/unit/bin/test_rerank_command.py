@@ -34,8 +34,8 @@ def test_lines_that_are_truncated_or_empty_or_not_translated_are_counted():
 
 
 def _search_of(*flags):
-    config, decode_hparams = rerank._settings(rerank.build_parser().parse_args(["--l2r=A", "--r2l=B", *flags]))
-    return decode_hparams
+    """Returns the decode hparams of both searches."""
+    return rerank._settings(rerank.build_parser().parse_args(["--l2r=A", "--r2l=B", *flags]))[1]
 
 
 @pytest.mark.parametrize(
