@@ -3,7 +3,7 @@
 As in numpy_beam_search, the model is a function of the prefix; EOS, penalty and Found come from there.
 """
 
-from numpy_beam_search import EOS, NEVER, Found, all_sequences, penalty, score_of
+from numpy_beam_search import EOS, NEVER, Found, all_sequences, anything, nothing, penalty, score_of
 
 
 def occurrences(ids, phrase):
@@ -45,22 +45,30 @@ def constrained_brute_force(log_probs, phrases, *, vocab_size, limit, alpha, kin
     return [hypothesis for *_, hypothesis in sorted(found, key=lambda each: each[:3], reverse=True)]
 
 
-def constrained_search(log_probs, phrases, *, limit, beam, alpha, wanted=1, kind="gnmt", forbidden=(0,)):
+def constrained_search(
+    log_probs, phrases, *, limit, beam, alpha, wanted=1, kind="gnmt", forbidden=(0,), allowed=anything, bonus=nothing
+):
     """Searches with dynamic beam allocation; `log_probs` and `phrases` are lists with an entry for each direction.
 
-    Phrases are given in each direction's order. Returns up to `beam` hypotheses as (missing phrases, direction, Found).
+    Phrases are given in each direction's order; `allowed` and `bonus` are as for the plain search. Returns up to `beam`
+    hypotheses as (missing phrases, direction, Found).
     """
+
+    def end(ids, log_prob, finished):
+        return Found(ids, log_prob, log_prob / penalty(len(ids), alpha, kind) + bonus(ids), finished)
+
     width = beam // len(log_probs)
     sides = [[((), 0.0)] for _ in log_probs]
     pool = []
-    for t in range(1, limit + 1):
+    for _ in range(limit):
         ended = []
         for direction, live in enumerate(sides):
             own = phrases[direction]
-            kept = _take_turns(_continue(live, log_probs[direction], own, 2 * width, forbidden), own, 2 * width)
+            grown = _continue(live, log_probs[direction], own, 2 * width, forbidden, allowed)
+            kept = _take_turns(grown, own, 2 * width)
             for ids, log_prob in kept:
                 if ids[-1] == EOS and (beam > 1 or ids == kept[0][0]):
-                    ended.append((0, direction, Found(ids, log_prob, log_prob / penalty(t, alpha, kind), True)))
+                    ended.append((0, direction, end(ids, log_prob, True)))
             sides[direction] = [each for each in kept if each[0][-1] != EOS][:width]
         pool = _by_score(pool + ended)[:beam]
         alive = [log_prob for side in sides for _, log_prob in side]
@@ -70,27 +78,23 @@ def constrained_search(log_probs, phrases, *, limit, beam, alpha, wanted=1, kind
         if safe or not alive:
             return pool
     left = [
-        (
-            len(missing_phrases(ids, phrases[direction])),
-            direction,
-            Found(ids, lp, lp / penalty(limit, alpha, kind), False),
-        )
+        (len(missing_phrases(ids, phrases[direction])), direction, end(ids, lp, False))
         for direction, side in enumerate(sides)
         for ids, lp in side
     ]
     return (pool + sorted(left, key=lambda each: (-each[0], each[2].score), reverse=True))[:beam]
 
 
-def _continue(live, log_probs, phrases, count, forbidden):
+def _continue(live, log_probs, phrases, count, forbidden, allowed):
     """Returns each hypothesis's `count` best continuations (ids, log P) and those that its missing phrases need."""
     grown = []
     for ids, log_prob in live:
         step = log_probs(ids)
-        allowed = sorted((v for v in range(len(step)) if v not in forbidden), key=lambda v: step[v], reverse=True)
-        tokens = set(allowed[:count])
+        possible = [v for v in range(len(step)) if v not in forbidden and allowed(ids, v)]
+        tokens = set(sorted(possible, key=lambda v: step[v], reverse=True)[:count])
         for phrase in missing_phrases(ids, phrases):
             tokens |= {phrase[0], phrase[begun(ids, phrase)]}
-        for token in tokens:
+        for token in tokens.intersection(possible):
             if token != EOS or not missing_phrases(ids, phrases):
                 grown.append(((*ids, token), log_prob + step[token]))
     return grown
@@ -113,15 +117,32 @@ def _by_score(pool):
     return sorted(pool, key=lambda each: each[2].score, reverse=True)
 
 
-def diverse_search(log_probs, *, groups, strength, limit, beam, alpha, wanted=1, kind="gnmt", forbidden=(0,)):
+def diverse_search(
+    log_probs,
+    *,
+    groups,
+    strength,
+    limit,
+    beam,
+    alpha,
+    wanted=1,
+    kind="gnmt",
+    forbidden=(0,),
+    allowed=anything,
+    bonus=nothing,
+):
     """Returns the `wanted` best hypotheses of diverse beam search.
 
     Args:
       log_probs: for each direction, a function (prefix) -> log-probabilities [V].
       groups: how many groups share the beam.
       strength: how much a token's log P loses for each hypothesis of an earlier group that the token extends.
-      limit, beam, alpha, wanted, kind, forbidden: as for the plain search.
+      limit, beam, alpha, wanted, kind, forbidden, allowed, bonus: as for the plain search.
     """
+
+    def end(ids, log_prob, finished):
+        return Found(ids, log_prob, log_prob / penalty(len(ids), alpha, kind) + bonus(ids), finished)
+
     width, places, each_wanted = beam // groups // len(log_probs), beam // groups, -(-wanted // groups)
     live = {(g, d): [((), 0.0)] for g in range(groups) for d in range(len(log_probs))}
     pools = [[] for _ in range(groups)]
@@ -131,16 +152,17 @@ def diverse_search(log_probs, *, groups, strength, limit, beam, alpha, wanted=1,
             grown = []
             for ids, log_prob in side:
                 step = log_probs[d](ids)
-                grown += [((*ids, v), log_prob + step[v]) for v in range(len(step)) if v not in forbidden]
+                possible = [v for v in range(len(step)) if v not in forbidden and allowed(ids, v)]
+                grown += [((*ids, v), log_prob + step[v]) for v in possible]
             grown.sort(key=lambda each, d=d: each[1] - strength * chosen[d].count(each[0][-1]), reverse=True)
             grown = grown[: 2 * width]
-            ended = [Found(i, lp, lp / penalty(t, alpha, kind), True) for i, lp in grown if i[-1] == EOS]
+            ended = [end(ids, lp, True) for ids, lp in grown if ids[-1] == EOS]
             pools[g] = sorted(pools[g] + ended, key=lambda f: f.score, reverse=True)[:places]
             live[g, d] = [each for each in grown if each[0][-1] != EOS][:width]
             chosen[d] += [ids[-1] for ids, _ in live[g, d]]
         if t == limit:
             for (g, _), side in live.items():
-                pools[g] += [Found(ids, lp, lp / penalty(limit, alpha, kind), False) for ids, lp in side]
+                pools[g] += [end(ids, lp, False) for ids, lp in side]
         elif all(_is_safe(pools[g], live, g, each_wanted, penalty(limit, alpha, kind)) for g in range(groups)):
             break
     ranked = [sorted(pool, key=lambda f: (f.finished, f.score), reverse=True)[:places] for pool in pools]

@@ -5,6 +5,7 @@ import pytest
 from numpy_beam_search import beam_search
 from numpy_guided_search import constrained_brute_force, constrained_search, diverse_search, missing_phrases
 from test_beam_search_oracle import same
+from test_rules_oracle import Rules
 from toy_step import Toy
 
 
@@ -23,8 +24,11 @@ def make_phrases(phrases, turned_round=(False,)):
     return lexical_constraints.make_phrases(tf.constant(tokens), tf.constant(lengths), turned_round)
 
 
-def search(toy, limits, *, phrases=None, turned_round=(False,), groups=1, strength=0.5, **config):
-    """Runs the toolkit's search over the toy; returns a list of dicts per sentence, which count unmet phrases."""
+def search(toy, limits, *, phrases=None, turned_round=(False,), groups=1, strength=0.5, rules=list, **config):
+    """Runs the toolkit's search over the toy; returns a list of dicts per sentence, which count unmet phrases.
+
+    The function `rules` makes the rules inside the graph.
+    """
     import tensorflow as tf
 
     from t2t_ext.search.beam_search import SearchConfig
@@ -43,7 +47,9 @@ def search(toy, limits, *, phrases=None, turned_round=(False,), groups=1, streng
         elif groups > 1:
             strategy = DiverseGroups(groups, strength)
         state = toy.start(tf.shape(lengths)[0], settings.live)
-        found = ours(toy.make_step(), state, lengths, settings, strategy=strategy)
+        asked = rules()
+        step = toy.make_step(with_attention=any(rule.needs_attention for rule in asked))
+        found = ours(step, state, lengths, settings, asked, strategy)
         unmet = tf.zeros_like(found.lengths) if made is None else count_unmet(made, found.ids, found.directions)
         return found, unmet
 
@@ -130,6 +136,33 @@ def test_a_sentence_without_phrases_is_searched_as_ever(wanted):
             toy.log_probs(sentence), limit=limits[sentence], beam=4, alpha=0.6, forbidden=(0, 3), wanted=wanted
         )
         same(found[sentence], expected[:wanted])
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_phrases_and_groups_obey_all_rules(groups):
+    """Phrases, or groups, agree with the independent search when lengths, n-grams, prefixes and coverage matter too."""
+    limits, beam = [9, 4, 12, 9, 1, 12], 4
+    toy = Toy(len(limits), 9, seed=3, eos=1.0, source=3)
+    rules = Rules(
+        toy, limits, minimum=[3, 5, 0, 6, 2, 4], ngram=2, beta=0.3, prefixes=[[2, 5], [], [4], [3, 3, 3], [2], []],
+        ends_word=[True, False, True, False, True, False],
+    )  # fmt: skip
+    cases = [[(5, 6)], [(7,), (8,)], [(4, 4), (2,)], [], [(3,)], [(5, 2, 7), (5,), (5,)]]
+    guided = {"groups": groups, "strength": 0.7} if groups > 1 else {"phrases": cases}
+    settings = {"alpha": 0.6, "wanted": beam, "beam": beam}
+    found = search(toy, limits, rules=rules.make, beam_size=beam, num_hypotheses=beam, alpha=0.6, **guided)
+    for sentence, limit in enumerate(limits):
+        ruled = {"allowed": rules.allowed(sentence), "bonus": rules.bonus(sentence), "limit": limit}
+        log_probs = [toy.log_probs(sentence)]
+        if groups > 1:
+            expected = diverse_search(log_probs, **guided, **settings, **ruled)
+        else:
+            missing = constrained_search(log_probs, [cases[sentence]], **settings, **ruled)
+            expected = [hypothesis for *_, hypothesis in missing]
+        there = [each for each in found[sentence] if each["log_prob"] > -1e8]
+        same(there, expected)
+        if groups == 1:
+            assert [each["unmet"] for each in there] == [number for number, *_ in missing]
 
 
 def test_phrases_in_two_directions():
