@@ -11,6 +11,7 @@ from t2t_ext.analysis.attention.maps import SIDES, Looked, read_maps, sentence_o
 from t2t_ext.data.text.special_ids import EOS_ID, PAD_ID
 from t2t_ext.errors import UserError
 from t2t_ext.models.seq2seq import Seq2Seq
+from t2t_ext.translation.hypothesis import NO_TRANSLATION
 from t2t_ext.translation.translator import Hypothesis, Translator
 
 
@@ -23,12 +24,13 @@ def look(translator: Translator, source: str, reference: str = "", partner: str 
     subwords each.
 
     Raises:
-      UserError: The sentence is empty or too long, or the model has no attention that can be shown.
+      UserError: The sentence is empty or too long, or the model has no translation of it or no attention that can be
+        shown.
     """
     model = translator.model
     if not isinstance(model, Seq2Seq):
         raise UserError("Attention is shown of one run, not of an ensemble. Give one --output_dir.")
-    if not source.strip():
+    if translator.source.read([source]).empty[0]:
         raise UserError("The sentence is empty: there is no attention to show. Give one with words.")
     source_ids = _ids(translator.source_encoder, source)
     # Checked before the search, since translating a long source takes a while.
@@ -86,6 +88,8 @@ def _check_length(ids: list[int], what: str, text: str, most: int) -> None:
 def _translated(translator: Translator, source: str) -> tuple[list[list[int]], str, list[str]]:
     """Translates; returns the ids of one direction or of both, the winning direction ("" for one), and notes."""
     (found,) = translator.translate([source])
+    if not found[0].length:
+        raise UserError(f"There is {NO_TRANSLATION}.")
     notes = [] if found[0].finished else ["The translation was truncated at the length limit."]
     if translator.truncated_lines:
         notes.append(f"The source is truncated to {translator.describe_limits()}.")
