@@ -30,9 +30,9 @@ def look(translator: Translator, source: str, reference: str = "", partner: str 
     model = translator.model
     if not isinstance(model, Seq2Seq):
         raise UserError("Attention is shown of one run, not of an ensemble. Give one --output_dir.")
-    if translator.source.read([source]).empty[0]:
-        raise UserError("The sentence is empty: there is no attention to show. Give one with words.")
     source_ids = _ids(translator.source_encoder, source)
+    if not source.strip() or source_ids == [EOS_ID]:
+        raise UserError("The sentence is empty: there is no attention to show. Give one with words.")
     # Checked before the search, since translating a long source takes a while.
     _check_length(source_ids, "The sentence", source, most_pieces)
     best, notes = "", []

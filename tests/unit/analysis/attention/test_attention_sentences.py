@@ -1,12 +1,11 @@
 """Tests of sentences that have no attention to show."""
 
-import numpy as np
 import pytest
 
+from t2t_ext.analysis.attention import sentences
 from t2t_ext.analysis.attention.sentences import look
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.errors import UserError
-from t2t_ext.translation.codec import Encoded
 from t2t_ext.translation.hypothesis import Hypothesis
 
 
@@ -21,8 +20,7 @@ def test_a_sentence_of_which_the_subword_model_leaves_nothing_is_empty(make_tran
     one = make_translator(beam_size=1)
     with pytest.raises(UserError, match="The sentence is empty"):
         look(one, " \u3000")
-    nothing = Encoded([[EOS_ID]], np.array([False]), np.array([True]))
-    monkeypatch.setattr(one.source, "read", lambda texts: nothing)
+    monkeypatch.setattr(sentences, "_ids", lambda encoder, text: [EOS_ID])
     monkeypatch.setattr(one, "translate", None)
     with pytest.raises(UserError, match="The sentence is empty"):
         look(one, "\u200b")
