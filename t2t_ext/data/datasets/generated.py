@@ -31,6 +31,21 @@ def datagen_command(problem: Problem, data_dir: str | os.PathLike) -> str:
     return shlex.join(["t2t_ext-datagen", *(f"--{name}={value}" for name, value in flags.items())])
 
 
+def check_reversible(manifest: Manifest, problem: Problem, data_dir: str | os.PathLike) -> None:
+    """Checks that ``problem``, a ``NAME_rev``, can use the data of NAME.
+
+    Raises:
+      UserError: The sources begin with tags, which would be on the target side after swapping.
+    """
+    train = manifest.splits.get("train")
+    if tags := dict.fromkeys(corpus["tag"] for corpus in train.corpora.values() if corpus["tag"]) if train else ():
+        raise UserError(
+            f"The sources of {manifest.problem} begin with tags ({', '.join(tags)}), so that its data cannot be read "
+            f"in the other direction; {problem.data_name} needs data of its own. Run, with its --train_tags: "
+            f"{datagen_command(problem, data_dir)}"
+        )
+
+
 @dataclasses.dataclass(eq=False)
 class GeneratedData:
     """The data files of one problem, seen in the problem's direction.
@@ -87,13 +102,7 @@ class GeneratedData:
                 f"are not alike: give --problem={made_for}, or for {name} the --data_dir of t2t_ext-datagen."
             )
         if was_reversed:
-            train = manifest.splits.get("train")
-            tags = dict.fromkeys(corpus["tag"] for corpus in train.corpora.values() if corpus["tag"]) if train else ()
-            if tags:  # after swapping, they would be on the target side
-                raise UserError(
-                    f"The sources of {manifest.problem} begin with tags ({', '.join(tags)}), so that its data cannot "
-                    f"be read in the other direction; {name} needs data of its own. Run, with its --train_tags: {again}"
-                )
+            check_reversible(manifest, problem, data_dir)
         data = cls(data_dir, manifest, was_reversed)
         if problem.with_pseudo_references:
             data.pseudo = PseudoReferences.open(name, data_dir, data.digest())

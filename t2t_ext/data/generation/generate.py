@@ -21,7 +21,7 @@ import numpy as np
 from t2t_ext import registry, version
 from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings, prepared_twice
 from t2t_ext.data.datasets import manifest as manifests
-from t2t_ext.data.datasets.generated import datagen_command
+from t2t_ext.data.datasets.generated import check_reversible, datagen_command
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
 from t2t_ext.data.features.types import SOURCE, text_features
 from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
@@ -97,12 +97,12 @@ def generate(
         asked = asked.turned()
     generation = _Generation(
         problem=problem.base(),
+        given=problem,
         data_dir=pathlib.Path(data_dir).expanduser(),
         tmp_dir=pathlib.Path(tmp_dir).expanduser(),
         settings=asked,
         preparation=TextPreparation.of(problem.base(), asked),
         reused=reused,
-        was_reversed=problem.was_reversed,
         progress=progress,
         say=say,
     )
@@ -119,15 +119,15 @@ def generate(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Generation:
-    """One call of ``generate`` in the base problem's direction; ``was_reversed``: the user gave ``NAME_rev``."""
+    """One call of ``generate`` in the direction of ``problem``, the base of ``given``, which may be a ``NAME_rev``."""
 
     problem: Problem
+    given: Problem
     data_dir: pathlib.Path
     tmp_dir: pathlib.Path
     settings: GenerationConfig
     preparation: TextPreparation
     reused: Vocabulary | None
-    was_reversed: bool
     progress: bool
     say: Say
 
@@ -189,12 +189,14 @@ class _Generation:
             self.tmp_dir,
             self.settings,
             self._written(self.reused) if self.reused else None,
-            was_reversed=self.was_reversed,
+            was_reversed=self.given.was_reversed,
         )
         if found:
             raise UserError(
                 f"The data of {name} in {self.data_dir} were made in another way: {'; '.join(found)}. {again}"
             )
+        if self.given.was_reversed and not manifests.manifest_path(self.data_dir, self.given.data_name).is_file():
+            check_reversible(manifest, self.given, self.data_dir)
         self.say(
             f"The data of {name} are in {self.data_dir} already, and nothing that was given now differs; nothing to do."
         )

@@ -333,8 +333,12 @@ def test_lines_to_translate_get_the_tag_that_they_lack():
 
 def test_tagged_data_are_not_read_the_other_way_round(mixed, tmp_path):
     generated(mixed(train_tags=",<2x>"), tmp_path)
-    with pytest.raises(UserError, match=r"begin with tags \(<2x>\).*translate_parallel_text_rev needs data of its own"):
-        GeneratedData.open(registry.problem("translate_parallel_text_rev"), tmp_path / "data")
+    reverse = registry.problem("translate_parallel_text_rev")
+    needed = r"begin with tags \(<2x>\).*translate_parallel_text_rev needs data of its own.*--problem=\w+_rev"
+    with pytest.raises(UserError, match=needed):
+        GeneratedData.open(reverse, tmp_path / "data")
+    with pytest.raises(UserError, match=needed):  # not: there is nothing to do
+        generate(reverse, tmp_path / "data", tmp_path, progress=False)
 
 
 def test_a_new_run_has_the_options_of_its_data(mixed, tmp_path):
