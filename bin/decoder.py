@@ -176,7 +176,8 @@ class _Run:
         if self.reads_features:
             for name in ("score_file", "decode_interactive", "alignment_file", "source_tag"):
                 if getattr(flags, name):
-                    self._directory.require_text(f"--{name}")
+                    instead = "Leave it out; the input is --split=NAME, or --decode_from_file=FILE (feature vectors)."
+                    self._directory.require_text(f"--{name}", instead)
 
     def translator(self) -> "Translator":
         """Returns the Translator of the run or of the ensemble."""

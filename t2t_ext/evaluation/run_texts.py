@@ -61,7 +61,7 @@ class RunTexts:
         if not size:
             return text_lines.stored(path)
         if path == text_lines.STANDARD:
-            self.run.require_text("Standard input")
+            self.run.require_text("Standard input", "Give a .npz, .npy or .tsv file of feature vectors, or a folder.")
         from t2t_ext.data.features.sources import read_sources
 
         return text_lines.TextLines(path, read_sources(path, size))

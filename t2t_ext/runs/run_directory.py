@@ -410,16 +410,20 @@ class RunDirectory:
         self._hparams = found.from_dict(self._config.hparams)
         return self._hparams
 
-    def require_text(self, command: str) -> None:
-        """Checks that the run reads text, as ``command`` requires.
+    def require_text(self, what: str, instead: str = "Use t2t_ext-decoder or t2t_ext-exporter with it.") -> None:
+        """Checks that the run reads text, as ``what``, a command or a flag, requires.
+
+        Args:
+          what: The command or flag.
+          instead: What to do if the run reads feature vectors.
 
         Raises:
           UserError: The run reads feature vectors.
         """
         if self._config.source_feature_size:
             raise UserError(
-                f"{command} reads text, but the run {self._path} reads feature vectors ({self._config.problem}, "
-                f"{self._config.source_feature_size} numbers each). Use t2t_ext-decoder or t2t_ext-exporter with it."
+                f"{what} reads text, but the run {self._path} reads feature vectors ({self._config.problem}, "
+                f"{self._config.source_feature_size} numbers each). {instead}"
             )
 
     def text_encoders(self) -> tuple["SubwordEncoder", "SubwordEncoder"]:

@@ -232,10 +232,13 @@ class Client(abc.ABC):
         )
 
     def _unknown_model(self, reason: str) -> UserError:
-        version = "" if self.version is None else f" in version {self.version}"
+        version, versions = "", ""
+        if self.version is not None:
+            version = f" in version {self.version}"
+            versions = ", and one of its versions, or none for the newest, as --servable_version"
         return UserError(
             f"The server at {self.server} has no model {self.servable_name!r}{version} ({reason}). "
-            "Give the name that it was started with (--model_name of TF Serving) as --servable_name."
+            f"Give the name that it was started with (--model_name of TF Serving) as --servable_name{versions}."
         )
 
     def _check_size(self, size: int) -> None:

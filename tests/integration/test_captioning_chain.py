@@ -85,10 +85,10 @@ def test_a_split_and_files_of_every_kind_decode_alike(place, decode, tmp_path):
     [
         (["--decode_from_file=lines.txt"], "no file of features: the run reads feature vectors"),
         (["--decode_from_file=nothing.npz"], "No such file"),
-        (["--decode_from_file=-"], "Standard input reads text, but the run"),
+        (["--decode_from_file=-"], "numbers each). Give a .npz, .npy or .tsv file of feature vectors"),
         (["--decode_interactive"], "--decode_interactive reads text, but the run"),
         (["--score_file=lines.txt"], "--score_file reads text"),
-        (["--split=test", "--alignment_file=a"], "--alignment_file reads text"),
+        (["--split=test", "--alignment_file=a"], "numbers each). Leave it out; the input is --split=NAME, or"),
         (["--split=tset"], "has no tset split"),
         (
             ["--split=test", "--decode_hparams=shortlist=not_there.npz"],

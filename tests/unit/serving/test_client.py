@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 import types
+import urllib.error
 
 import numpy as np
 import pytest
@@ -95,6 +96,22 @@ def test_rest_sends_texts_as_they_are(monkeypatch):
     tracemalloc.stop()
     assert sent == [{"signature_name": "serving_default", "inputs": {"inputs": texts}}]
     assert peak < 200e6
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (None, r"has no model 'm' \(Not found\)\. .*as --servable_name\.$"),
+        (7, r"has no model 'm' in version 7 .*as --servable_name, and one of its versions.*--servable_version\.$"),
+    ],
+)
+def test_what_to_give_if_the_server_has_no_such_model_or_version(monkeypatch, version, message):
+    def refuse(self, request):
+        raise urllib.error.HTTPError(request.full_url, 404, "Not found", {}, None)
+
+    monkeypatch.setattr(client.RestClient, "_within_time", refuse)
+    with pytest.raises(UserError, match=message):
+        client.RestClient("localhost:1", "m", version=version).predict("serving_default", {"inputs": ["a"]})
 
 
 @pytest.mark.parametrize("server", ["", "localhost", "localhost:port", "8500:", ":8500"])
