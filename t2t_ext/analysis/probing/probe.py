@@ -46,10 +46,11 @@ class ProbingSettings:
     def describe(self) -> str:
         """Returns a sentence that describes the measurement."""
         which, own = "top layer" if not self.layer else f"layer {self.layer}", self.classifier
+        units = f"{own.hidden_size} hidden units" if own.hidden_size else "as many hidden units as the encoder is wide"
         return (
             f"Accuracy in percent of a two-layer classifier on the mean of the states of the frozen encoder's {which} "
             f"(EOS {'included' if self.eos else 'left out'}{', detokenized text' if self.detokenize else ''}); "
-            f"{own.hidden_size or 'D'} hidden units, L2 {own.l2:g}, RMSProp {own.learning_rate:g}, batches of "
+            f"{units}, L2 {own.l2:g}, RMSProp {own.learning_rate:g}, batches of "
             f"{own.batch_size}, at most {own.epochs} epochs, patience {own.patience}."
         )
 

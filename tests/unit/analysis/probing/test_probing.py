@@ -19,6 +19,7 @@ from t2t_ext.analysis.probing import results as probing
 from t2t_ext.analysis.probing import senteval
 from t2t_ext.analysis.probing import statistics as probing_statistics
 from t2t_ext.analysis.probing.classifier import ClassifierSettings, make_classifier
+from t2t_ext.analysis.probing.probe import ProbingSettings
 from t2t_ext.errors import UserError
 
 IDS = [[20, 21, 22, 1], [23, 1], [24, 25, 26, 27, 28, 29, 30, 31, 32, 1], [1]]
@@ -150,6 +151,14 @@ def test_a_classifier_expects_that_its_functions_are_traced_anew(monkeypatch):
     x, y = toy(8)
     probing_classifier.train((x, x, x), (y, y), 3, ClassifierSettings(hidden_size=2, epochs=1), seed=1)
     assert entered == [True]
+
+
+@pytest.mark.parametrize(
+    ("size", "units"), [(0, "as many hidden units as the encoder is wide"), (24, "24 hidden units")]
+)
+def test_the_report_says_how_large_the_classifier_is(size, units):
+    described = ProbingSettings(classifier=ClassifierSettings(hidden_size=size), layer=2).describe()
+    assert f"layer 2 (EOS included); {units}, L2 0.0001, RMSProp 0.00025" in described
 
 
 SETTINGS = ClassifierSettings(hidden_size=24, learning_rate=0.01, epochs=40, patience=4, batch_size=32)
