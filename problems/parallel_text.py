@@ -200,7 +200,13 @@ class TranslateParallelText(MixedTranslationProblem):
         return tag
 
     def _paths(self, option: str) -> Iterator[pathlib.Path]:
-        for path in map(str.strip, self._options.get(option, "").split(",")):
+        paths = self._options.get(option, "")
+        if "," in paths and os.path.isfile(os.path.expanduser(paths)):
+            raise UserError(
+                f"--{option}={paths}: commas separate files here, so that this one, whose path has a comma, cannot be "
+                "given. Give it under another name, such as that of a link to it."
+            )
+        for path in map(str.strip, paths.split(",")):
             if path:
                 yield pathlib.Path(path).expanduser()
 

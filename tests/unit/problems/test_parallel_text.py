@@ -51,6 +51,11 @@ def test_files_by_options(lines):
     assert (problem.source_language, problem.target_language) == ("de", "en")
 
 
+def test_a_path_with_a_comma_is_explained(lines):
+    with pytest.raises(UserError, match=r"--train_source=.*a, b: commas separate files here"):
+        parallel_text(train_source=lines("a, b", 3), train_target=lines("c", 3))
+
+
 def test_several_training_files_of_several_kinds(lines, tmp_path):
     zipped = tmp_path / "z.gz"
     zipped.write_bytes(gzip.compress("ä 1\nä 2\n".encode()))
