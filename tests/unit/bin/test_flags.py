@@ -499,6 +499,7 @@ def test_flags_of_fairseq_that_the_docs_map_are_answered():
         ("trainer", "--save_checkpoints_steps=5", "--local_eval_frequency"),
         ("trainer", "--length_penalty=0.6", "alpha=X"),
         ("datagen", "--train_features_file=x", "--train_source"),
+        ("datagen", "--max_step=5", "it is for training"),
         ("decoder", "--features_file=x", "--decode_from_file"),
         ("decoder", "--predictions_file=x", "--decode_to_file"),
         ("decoder", "--config=x", "--output_dir=RUN"),

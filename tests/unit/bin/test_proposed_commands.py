@@ -12,7 +12,7 @@ import pytest
 from test_flags import COMMANDS
 
 from t2t_ext import registry
-from t2t_ext.bin import _flag_groups, datagen, exporter
+from t2t_ext.bin import _flag_groups, _unknown_flags, datagen, exporter
 from t2t_ext.bin.analyze import ANALYSES
 from t2t_ext.data.datasets import pseudo_references
 from t2t_ext.data.datasets.generated import GeneratedData, datagen_command
@@ -93,6 +93,15 @@ def test_flags_that_errors_name_are_there():
     named = {(flag, place) for place, text in errors() for flag in FLAG.findall(text)}
     assert len(named) > 150
     assert not [each for each in sorted(named) if each[0].removeprefix("no") not in known and each[0] not in known]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_replaces_another_toolkits_flag_is_a_flag_of_the_command(command):
+    names = importlib.import_module(f"t2t_ext.bin.{COMMANDS[command]}").build_parser().names()
+    for name, answer in _unknown_flags.replaced(command, names).items():
+        # An answer that names another command is about that command's flags.
+        flags = [] if "t2t_ext-" in answer or "tensorboard" in answer else FLAG.findall(answer)
+        assert {*flags} <= {*names, "help"}, f"--{name}: {answer}"
 
 
 # === Whole lines, as a user would paste them ===
