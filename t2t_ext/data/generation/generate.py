@@ -175,13 +175,14 @@ class _Generation:
         except NotADirectoryError:
             raise UserError(f"--data_dir={self.data_dir} is not a directory. Give another one.") from None
         again = (
-            f"Make them again with {datagen_command(self.problem, self.data_dir)} --overwrite and what else you gave, "
-            "or give another --data_dir to keep both."
+            f"Make them again with {datagen_command(self.problem, self.data_dir)} --overwrite and what else you gave"
         )
+        instead = "or give another --data_dir to keep both."
         damaged = manifest.damaged_files(self.data_dir, checksums=False)
         if damaged:
             raise UserError(
-                f"Data files of {name} in {self.data_dir} are missing or damaged: {', '.join(damaged)}. {again}"
+                f"Data files of {name} in {self.data_dir} are missing or damaged: {', '.join(damaged)}. {again}, "
+                f"{instead}"
             )
         found = differences(
             manifest,
@@ -193,7 +194,8 @@ class _Generation:
         )
         if found:
             raise UserError(
-                f"The data of {name} in {self.data_dir} were made in another way: {'; '.join(found)}. {again}"
+                f"The data of {name} in {self.data_dir} were made in another way: {'; '.join(found)}. {again} (runs "
+                f"trained on the present data can then not be resumed), {instead}"
             )
         if self.given.was_reversed and not manifests.manifest_path(self.data_dir, self.given.data_name).is_file():
             check_reversible(manifest, self.given, self.data_dir)

@@ -332,7 +332,7 @@ def test_a_second_call_does_nothing(make, tmp_path, said):
 def test_other_settings_are_an_error_that_says_what_to_do(make, tmp_path, settings, difference):
     make()
     before = contents(tmp_path / "data")
-    with pytest.raises(UserError, match=f"{difference}.*t2t_ext-datagen .*--overwrite"):
+    with pytest.raises(UserError, match=f"{difference}.*t2t_ext-datagen .*--overwrite .*runs .*not be resumed"):
         make(**settings)
     assert contents(tmp_path / "data") == before
     assert make(**settings, overwrite=True).settings == {
