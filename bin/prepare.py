@@ -16,7 +16,7 @@ _LINES_AT_ONCE = 1000
 _EXAMPLES = """\
   t2t_ext-prepare --export_dir=EXPORT --side=source < raw.txt > tokens.txt
   t2t_ext-prepare --export_dir=EXPORT --side=target --restore < tokens.txt > raw.txt
-  t2t_ext-prepare --export_dir=EXPORT --side=target --phrases < constraints.tsv > phrases.tsv
+  t2t_ext-prepare --export_dir=EXPORT --side=target --phrases < phrases.tsv > constraints.tsv
   t2t_ext-prepare --output_dir=RUN --side=target --words < reference.txt > reference.tok.txt
   t2t_ext-prepare --subword_model=vocab.model --describe
 """
