@@ -129,7 +129,9 @@ class _Loop:
         step = self._session.step
         self._records = Records(self._run.metrics_path, step, writable=self._is_chief)
         self._gradient_norms = Records(self._run.gradient_norms_path, step, writable=self._is_chief)
-        self._board = Board(self._run.path, step, enabled=self._is_chief)
+        evaluated = self._records.has_evaluation(step)
+        restored_step = step if self._restored else None
+        self._board = Board(self._run.path, restored_step, evaluated=evaluated, enabled=self._is_chief)
         if not self._restored:
             named = {name: getattr(run.config, name) for name in ("problem", "model", "hparams_set", "random_seed")}
             rows = [(name, value, "flag") for name, value in named.items()]

@@ -37,19 +37,30 @@ _LAYER = re.compile(r"layer_(\d+)")
 class Board:
     """Writes event files; on resume they are truncated to the restored step, as ``metrics.jsonl`` is."""
 
-    def __init__(self, directory: pathlib.Path, restored_step: int, *, enabled: bool = True) -> None:
+    def __init__(
+        self, directory: pathlib.Path, restored_step: int | None, *, evaluated: bool = True, enabled: bool = True
+    ) -> None:
         """Prepares event files below a run's directory, unless this worker is not the chief (``enabled=False``).
 
-        Points of steps after ``restored_step`` are removed from existing event files.
+        Points that will be written again are removed from existing event files.
+
+        Args:
+          directory: The run's directory.
+          restored_step: Points of later steps are removed; None: the run begins anew, so all points are.
+          evaluated: Whether the evaluation of ``restored_step`` is complete, so that its points stay.
+          enabled: Whether anything is written.
         """
         # The folder in which earlier versions kept all points of a run.
         older = directory / "tensorboard"
         self._directory = older if any(older.glob(_EVENTS)) else directory
         self._enabled = enabled
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
+        last = -1 if restored_step is None else restored_step
         if enabled:
-            for folder in (self._directory, *(self._directory / kind for kind in _CURVES)):
-                _truncate(folder, restored_step)
+            with self._explained():
+                for folder in (self._directory, self._directory / "train"):
+                    _truncate(folder, last)
+                _truncate(self._directory / "eval", last if evaluated else last - 1)
 
     def record(self, record: Record) -> None:
         """Writes the points of a record's curves."""
@@ -151,7 +162,9 @@ def _truncate(directory: pathlib.Path, last_step: int) -> None:
                     complete = False
         except tf.errors.DataLossError:
             complete = False
-        if not complete:
+        if not kept:
+            path.unlink()
+        elif not complete:
             with files.atomic_file(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
                 for event in kept:
                     writer.write(event)

@@ -228,6 +228,39 @@ def test_event_files_are_cut_to_the_restored_step(tmp_path):
     assert points(tmp_path / "train", "loss") == [10, 20, 25]
 
 
+def test_what_is_done_again_has_no_second_points(tmp_path):
+    """An evaluation that was interrupted is done again, and so is a run without a checkpoint: neither is there twice."""
+    for restored, evaluated in ((None, False), (None, False), (20, False), (20, True)):
+        board = Board(tmp_path, restored, evaluated=evaluated)
+        if restored is None:
+            board.hparams([("batch_size", 10, "flag")])
+            for step in (10, 20):
+                board.record({"kind": "train", "step": step, "loss": 1.0})
+                board.record({"kind": "eval", "step": step, "loss": 1.0})
+        elif not evaluated:
+            board.record({"kind": "eval", "step": 20, "loss": 1.0})
+        board.close()
+    assert len(points(tmp_path, "hparams")) == 1
+    assert points(tmp_path / "train", "loss") == points(tmp_path / "eval", "loss") == [10, 20]
+
+
+def test_a_full_disk_while_event_files_are_cut(tmp_path):
+    board = Board(tmp_path, None)
+    for step in range(1, 60):
+        board.record({"kind": "train", "step": step, "loss": 1.0})
+    board.close()
+    (written,) = (tmp_path / "train").iterdir()
+    before, limits = written.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(UserError, match="Cannot write the curves for TensorBoard in .* Make room"):
+            Board(tmp_path, 50)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert written.read_bytes() == before
+    assert [path.name for path in (tmp_path / "train").iterdir()] == [written.name]
+
+
 def test_numbers_of_a_training_that_diverges(tmp_path):
     """Event files, which hold float32, keep a point for a perplexity beyond float32 and for a loss of NaN."""
     board = Board(tmp_path, 0)
