@@ -74,6 +74,13 @@ class AugmentConfig:
     overwrite: bool = False
 
 
+class _Finished(Manifest):
+    """The manifest of the data that are in the output folder."""
+
+    # A damaged manifest does not say whose data they are, so --overwrite does not replace them either.
+    again = "remove this file and run the same command again to make augmented data, or give another --output_data_dir."
+
+
 class Augmentation:
     """Makes augmented data from a problem's data, or resumes making them."""
 
@@ -229,7 +236,7 @@ class Augmentation:
         """Returns whether the data already exist and need not be made again."""
         folder = self._config.output_dir
         try:
-            found = Manifest.load(manifest_path(folder, self._data.manifest.problem))
+            found = _Finished.load(manifest_path(folder, self._data.manifest.problem))
         except (FileNotFoundError, NotADirectoryError):
             return False
         if not found.augmentation:

@@ -320,6 +320,21 @@ def test_models_that_translate_nothing(folder, tmp_path, monkeypatch):
         GeneratedData.open(registry.problem(NAME), tmp_path / "D")
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_damaged_manifest_of_augmented_data(folder, tmp_path, overwrite):
+    """t2t_ext-datagen is not the advice: it would put the original data in the place of the augmented ones."""
+    manifest = tmp_path / "D" / f"{NAME}.manifest.json"
+    augmented(folder, tmp_path / "D", "both_directions")
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole[:100])
+    with pytest.raises(UserError, match=r"is damaged .*remove this file and run the same command again") as error:
+        augmented(folder, tmp_path / "D", "both_directions", overwrite=overwrite)
+    assert "datagen" not in str(error.value)
+    manifest.unlink()
+    augmented(folder, tmp_path / "D", "both_directions")
+    assert manifest.read_bytes() == whole
+
+
 def test_other_data_are_not_overwritten(folder, tmp_path):
     with pytest.raises(UserError, match="holds data of t2t_ext-datagen, which stay"):
         augmented(folder, folder / "data", "both_directions", overwrite=True)
