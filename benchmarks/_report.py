@@ -7,6 +7,7 @@
 Imports neither TensorFlow nor the toolkit. Linux only: it reads /proc.
 """
 
+import argparse
 import contextlib
 import datetime
 import importlib.metadata
@@ -18,8 +19,9 @@ import secrets
 import shlex
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 # The CPU features that determine how fast matrix products are.
@@ -112,6 +114,29 @@ def check_names(flag: str, text: str, known: Sequence[str]) -> None:
     for name in text.split(","):
         if name not in known:
             raise SystemExit(f"{flag}={text}: {name!r} is none of {', '.join(known)}")
+
+
+def whole_number(least: int = 1) -> Callable[[str], int]:
+    """Returns the ``type`` of a flag of argparse whose value is a whole number from ``least`` on."""
+
+    def parse(text: str) -> int:
+        if text.isdecimal() and int(text) >= least:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+
+    return parse
+
+
+def temporary_directory(flag: str, parent: pathlib.Path | None) -> tempfile.TemporaryDirectory:
+    """Returns a folder for a while, in the one that a flag names, or where the system keeps such folders.
+
+    Raises:
+      SystemExit: The named folder does not exist or cannot be written to.
+    """
+    try:
+        return tempfile.TemporaryDirectory(dir=parent)
+    except OSError as error:
+        raise SystemExit(f"{flag}={parent}: {error.strerror}. Name a folder that is there, or leave it out.") from None
 
 
 def print_table(rows: Iterable[Sequence[Any]]) -> None:

@@ -18,7 +18,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
@@ -142,17 +141,22 @@ def measure_all(directory: pathlib.Path, args: argparse.Namespace) -> dict[str, 
 def main() -> None:
     """Makes the corpus, measures, prints the results and stores them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=300_000, help="lines of the training text")
+    parser.add_argument("--pairs", type=_report.whole_number(), default=300_000, help="lines of the training text")
     parser.add_argument(
-        "--compare_pairs", type=int, default=300_000, help="lines for the comparisons; 0 leaves them out"
+        "--compare_pairs",
+        type=_report.whole_number(0),
+        default=300_000,
+        help="lines for the comparisons; 0 leaves them out",
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--num_processes", type=int, default=0, help="as the command's flag; 0: one per core")
+    parser.add_argument(
+        "--num_processes", type=_report.whole_number(0), default=0, help="as the command's; 0: one per core"
+    )
     parser.add_argument("--tmp_dir", type=pathlib.Path, help="where the corpus and the data go for a while")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("datagen.json"), help="the report")
     args = parser.parse_args()
 
-    with tempfile.TemporaryDirectory(dir=args.tmp_dir) as name:
+    with _report.temporary_directory("--tmp_dir", args.tmp_dir) as name:
         runs = measure_all(pathlib.Path(name), args)
     for run in runs.values():
         del run["subword_model"]  # the file no longer exists

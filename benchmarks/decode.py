@@ -44,9 +44,9 @@ def main() -> None:
         return
     _report.check_names("--parts", args.parts, _PARTS)
     before = _report.read_report(args.compare) if args.compare else None
-    lines = args.input.read_text(encoding="utf-8").splitlines()[: args.lines]
+    lines = _lines(args.input)[: args.lines]
     configurations: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory(dir=args.work_dir) as name:
+    with _report.temporary_directory("--work_dir", args.work_dir) as name:
         work = pathlib.Path(name)
         args.input = work / "lines.txt"
         args.input.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -67,9 +67,10 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    count = _report.whole_number()
     parser.add_argument("run", type=pathlib.Path, help="directory of a trained run")
     parser.add_argument("--input", type=pathlib.Path, required=True, help="lines to translate")
-    parser.add_argument("--lines", type=int, default=1000, help="so many of them")
+    parser.add_argument("--lines", type=count, default=1000, help="so many of them")
     parser.add_argument("--parts", default=",".join(_PARTS), help="which ways to translate")
     parser.add_argument("--checkpoint_path", default="", help="as the decoder's flag")
     parser.add_argument("--decode_hparams", default="", help="as the decoder's flag")
@@ -79,8 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--intra_op_parallelism_threads", type=int, default=1)
     parser.add_argument("--inter_op_parallelism_threads", type=int, default=0, help="[TensorFlow's choice]")
     parser.add_argument("--export", type=pathlib.Path, help="version directory of a SavedModel [exported for this]")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--alone", type=int, default=50, help="lines translated alone for the waiting time")
+    parser.add_argument("--rounds", type=count, default=3)
+    parser.add_argument("--alone", type=count, default=50, help="lines translated alone for the waiting time")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "gpu"), help="auto: GPUs if there are any")
     parser.add_argument("--work_dir", type=pathlib.Path, help="where files are put for a while")
     parser.add_argument("--compare", type=pathlib.Path, help="a stored report; ratios to it are printed")
@@ -88,6 +89,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--worker", default="", choices=("", *_PARTS[1:]), help=argparse.SUPPRESS)
     parser.add_argument("--hparams", default="", help=argparse.SUPPRESS)
     return parser
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+    """Returns the lines of the input; raises SystemExit if there are none."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SystemExit(f"--input={path} cannot be read: {error}. Name a text file in UTF-8.") from None
+    if not lines:
+        raise SystemExit(f"--input={path} has no lines: there is nothing to translate.")
+    return lines
 
 
 # === Processes ===
@@ -207,7 +219,8 @@ def _waiting_times(translate: Callable[[str], Any], lines: Sequence[str]) -> dic
             translate(line)
             if measured:
                 times.append(1000 * (time.monotonic() - started))
-    return {"alone_p50_ms": statistics.median(times), "alone_p95_ms": statistics.quantiles(times, n=20)[-1]}
+    longest = statistics.quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
+    return {"alone_p50_ms": statistics.median(times), "alone_p95_ms": longest}
 
 
 def _translator_worker(args: argparse.Namespace) -> dict[str, Any]:

@@ -41,6 +41,8 @@ import _speed
 
 _BASELINE = "transformer"
 _PARTS = ("train", "decode")
+_OF_A_TABLE = ("table", "recipe", "batches", "lines")  # flags that only --table reads
+_ALWAYS = ("rounds", "intra_op_parallelism_threads", "inter_op_parallelism_threads")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +87,9 @@ ENTRIES = {
 
 def main() -> None:
     """Measures, prints the results and stores them."""
-    args, others = _parser().parse_known_args()
+    parser = _parser()
+    args, others = parser.parse_known_args()
+    _check_effect({name: value for name, value in vars(args).items() if value != parser.get_default(name)})
     if args.table:
         _garden_table.make(args, others)
         return
@@ -103,28 +107,37 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    others = [name for name in ENTRIES if name != _BASELINE]
+    others, count = [name for name in ENTRIES if name != _BASELINE], _report.whole_number()
     parser.add_argument("--models", default=",".join(others), help="which of them, beside the Transformer")
     parser.add_argument("--parts", default=",".join(_PARTS), help=f"which of {', '.join(_PARTS)}")
     parser.add_argument("--hparams_set", default="transformer_iwslt_small", help="a set of the Transformer: the sizes")
-    parser.add_argument("--vocab_size", type=int, default=8000)
+    parser.add_argument("--vocab_size", type=count, default=8000)
     parser.add_argument("--precision", default="float32", help="A,B: several")
-    parser.add_argument("--sentences", type=int, default=32, help="of a batch that is decoded")
-    parser.add_argument("--source_length", type=int, default=16, help="tokens of every source sentence")
-    parser.add_argument("--steps", type=int, default=20, help="tokens of every translation that is searched")
-    parser.add_argument("--beam_size", type=int, default=4)
-    parser.add_argument("--train_sentences", type=int, default=64, help="of a batch that is trained on")
-    parser.add_argument("--target_length", type=int, default=16, help="tokens of every target that is trained on")
-    parser.add_argument("--parallel_slices", type=int, default=1, help="as the hparam")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--sentences", type=count, default=32, help="of a batch that is decoded")
+    parser.add_argument("--source_length", type=count, default=16, help="tokens of every source sentence")
+    parser.add_argument("--steps", type=count, default=20, help="tokens of every translation that is searched")
+    parser.add_argument("--beam_size", type=count, default=4)
+    parser.add_argument("--train_sentences", type=count, default=64, help="of a batch that is trained on")
+    parser.add_argument("--target_length", type=count, default=16, help="tokens of every target that is trained on")
+    parser.add_argument("--parallel_slices", type=count, default=1, help="as the hparam")
+    parser.add_argument("--rounds", type=count, default=15)
     parser.add_argument("--table", type=pathlib.Path, metavar="W", help="make the table of all models in this folder")
     parser.add_argument("--recipe", default="garden_table", help="of the table's rows")
-    parser.add_argument("--batches", type=int, default=4, help="that a measured round of the table trains on")
-    parser.add_argument("--lines", type=int, default=200, help="that a measured round of the table translates")
+    parser.add_argument("--batches", type=count, default=4, help="that a measured round of the table trains on")
+    parser.add_argument("--lines", type=count, default=200, help="that a measured round of the table translates")
     parser.add_argument("--intra_op_parallelism_threads", type=int, default=1)
     parser.add_argument("--inter_op_parallelism_threads", type=int, default=0, help="[TensorFlow's choice]")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("garden.json"), help="the report")
     return parser
+
+
+def _check_effect(given: Mapping[str, Any]) -> None:
+    """Refuses flags that have no effect with ``--table``, or without it."""
+    for name in given:
+        if "table" in given and name not in (*_OF_A_TABLE, *_ALWAYS):
+            raise SystemExit(f"--{name} has no effect with --table, whose runs are as t2t_ext-experiment's flags say.")
+        if "table" not in given and name in _OF_A_TABLE:
+            raise SystemExit(f"--{name} has no effect without --table=W, which makes the table of all models.")
 
 
 def hparams_of(name: str, hparams_set: str, precision: str, **changes: Any) -> Any:

@@ -27,7 +27,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +60,7 @@ def main() -> None:
     before = _report.read_report(args.compare) if args.compare else None
     if before is not None:
         check_comparable([title for title, _ in configurations], before, str(args.compare))
-    with tempfile.TemporaryDirectory(dir=args.work_dir) as name:
+    with _report.temporary_directory("--work_dir", args.work_dir) as name:
         work = pathlib.Path(name)
         problem, data_dir = _data(args, work)
         rounds: dict[str, list[dict[str, Any]]] = {title: [] for title, _ in configurations}
@@ -82,6 +81,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    count = _report.whole_number()
     parser.add_argument("--model", default="transformer")
     parser.add_argument("--hparams_set", default=_HPARAMS_SET)
     parser.add_argument("--hparams", type=_assignments, default="", help="more of them, as the trainer's flag")
@@ -95,9 +95,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data_dir", type=pathlib.Path, help="generated data; generated where they are missing")
     parser.add_argument("--tmp_dir", type=pathlib.Path, help="raw text for generating them")
     parser.add_argument("--seconds", type=float, default=90.0, help="length of a round after the first update")
-    parser.add_argument("--steps", type=int, default=0, help="end of a round by steps, with an evaluation [by seconds]")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--log_steps", type=int, default=10, help="steps of a log window")
+    parser.add_argument(
+        "--steps",
+        type=_report.whole_number(0),
+        default=0,
+        help="end of a round by steps, with an evaluation [by seconds]",
+    )
+    parser.add_argument("--rounds", type=count, default=2)
+    parser.add_argument("--log_steps", type=count, default=10, help="steps of a log window")
     parser.add_argument("--intra_op_parallelism_threads", type=int, default=0, help="[the trainer's choice]")
     parser.add_argument("--inter_op_parallelism_threads", type=int, default=0, help="[the trainer's choice]")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "gpu"), help="auto: GPUs if there are any")
@@ -115,6 +120,8 @@ def _assignments(text: str) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in text.split(",") if pair]
     if wrong := [name for name, _, value in pairs if not value]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not of the form name=value")
+    if own := [name for name, _, _ in pairs if name in _AXES]:  # which the report's titles and figures go by
+        raise argparse.ArgumentTypeError(f"{own[0]} has a flag of its own: --{own[0]}")
     return {name: value for name, _, value in pairs}
 
 
@@ -220,7 +227,7 @@ def measure(
     Raises:
       SystemExit: It failed, or stopped before it logged anything; its output is in the message.
     """
-    flags = dict(flag.removeprefix("--").split("=", 1) for flag in command if flag.startswith("--"))
+    flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in command if flag.startswith("--"))
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     first, output, timer = 0.0, [], threading.Timer(seconds, os.kill, [process.pid, signal.SIGTERM])

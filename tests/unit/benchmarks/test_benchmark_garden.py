@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import math
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -199,3 +200,50 @@ def test_unknown_parts_are_refused(monkeypatch):
     monkeypatch.setattr("sys.argv", ["synchronous.py", "--parts=decode,tran"])
     with pytest.raises(SystemExit, match="'tran' is none of graph, decode, train"):
         synchronous.main()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--table=W", "--precision=mixed_bfloat16"], "--precision has no effect with --table"),
+        (["--table=W", "--out=other.json"], "--out has no effect with --table"),
+        (["--recipe=deep_encoder"], "--recipe has no effect without --table=W"),
+    ],
+)
+def test_flags_without_effect_are_refused(benchmark, monkeypatch, flags, message):
+    monkeypatch.setattr(benchmark._garden_table, "make", lambda args, others: pytest.fail("the table is made"))
+    monkeypatch.setattr(benchmark._speed, "run", lambda *args: pytest.fail("models are measured"))
+    monkeypatch.setattr("sys.argv", ["garden.py", *flags])
+    with pytest.raises(SystemExit, match=message):
+        benchmark.main()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["garden", "--rounds=0"], "--rounds: '0' is no whole number from 1 on"),
+        (["garden", "--table=W", "--lines=0"], "--lines: '0' is no whole number from 1 on"),
+        (["datagen", "--pairs=-1"], "--pairs: '-1' is no whole number from 1 on"),
+        (["datagen", "--tmp_dir={folder}/none"], "--tmp_dir=.*none: No such file"),
+        (["decode", "RUN", "--input={folder}/none"], "--input=.*none cannot be read: .*No such file"),
+        (["decode", "RUN", "--input={folder}/empty"], "--input=.*empty has no lines"),
+        (["decode", "RUN", "--input={folder}/text", "--alone=0"], "--alone: '0' is no whole number from 1 on"),
+        (["decode", "RUN", "--input={folder}/text", "--work_dir={folder}/none"], "--work_dir=.*none: No such file"),
+        (["train", "--rounds=0"], "--rounds: '0' is no whole number from 1 on"),
+        (["train", "--work_dir={folder}/none", "--parallel_slices=1"], "--work_dir=.*none: No such file"),
+        (["train", "--hparams=precision=mixed_bfloat16"], "precision has a flag of its own: --precision"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_measured(tmp_path, monkeypatch, capsys, flags, message):
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("a line\n")
+    name, *given = flags
+    monkeypatch.setattr("sys.argv", [f"{name}.py", *(flag.format(folder=tmp_path) for flag in given)])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(name).main()
+    assert re.search(message, f"{ended.value} {capsys.readouterr().err}")
+
+
+def test_waiting_time_of_a_single_line():
+    found = importlib.import_module("decode")._waiting_times(lambda line: None, ["a line"])
+    assert found["alone_p50_ms"] == found["alone_p95_ms"]

@@ -1,7 +1,10 @@
 """Tests of the arithmetic of benchmarks/train.py."""
 
 import importlib.util
+import json
+import os
 import pathlib
+import sys
 
 import pytest
 
@@ -80,3 +83,11 @@ def test_the_rate_is_set_for_the_default_set_alone(benchmark):
     assert "learning_rate" not in hparams("--hparams_set=transformer_base_v1")  # its schedule takes no such rate
     with pytest.raises(SystemExit):
         hparams("--hparams=hidden_size")
+
+
+def test_a_trainer_that_is_given_flags(benchmark, tmp_path):
+    """Flags of the command, such as --xla_compile, need no value."""
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"kind": "train", **window(1.0, 100.0)}) + "\n")
+    told = [sys.executable, "-c", "print('first step after 1.0 s')", "--xla_compile"]
+    found = benchmark.measure([*told, f"--output_dir={tmp_path}", "--train_steps=10"], os.environ, 60.0)
+    assert found["tokens_per_second_median"] == 100.0
