@@ -110,10 +110,23 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _numbers(flag: str, text: str) -> list[float]:
-    try:
-        return sorted(float(part) for part in text.split(",") if part)
-    except ValueError:
-        raise UserError(f"{flag}={text}: numbers, as {flag}=30,34.5.") from None
+    numbers = []
+    for part in filter(None, text.split(",")):
+        try:
+            numbers.append(float(part))
+        except ValueError:
+            numbers.append(math.nan)
+    if not all(map(math.isfinite, numbers)):
+        raise UserError(f"{flag}={text}: numbers, as {flag}=30,34.5.")
+    return sorted(numbers)
+
+
+def _seeds(text: str) -> list[int]:
+    """Returns the seeds, each once."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(map(str.isdecimal, parts)):
+        raise UserError(f"--seeds={text}: whole numbers, as --seeds=1,2,3.")
+    return sorted({int(part) for part in parts})
 
 
 def _train(args: argparse.Namespace, targets: Sequence[float]) -> tuple[list[curves.Run], dict[str, str]]:
@@ -121,6 +134,8 @@ def _train(args: argparse.Namespace, targets: Sequence[float]) -> tuple[list[cur
     if not args.work_dir:
         raise UserError("--work_dir=DIR says where data, runs and results are put.")
     slots = _slots(args)
+    if not 0 <= args.minutes < math.inf:
+        raise UserError(f"--minutes={args.minutes:g}: a number of minutes, or leave it out for no limit.")
     known, own = _quality_jobs.book(args.recipes)
     recipes = _quality_jobs.chosen(args.recipe, known, own, args.problem, args.model)
     if any(recipe.name not in known.names() for recipe in recipes) and not (targets or args.minutes or args.updates):
@@ -128,7 +143,7 @@ def _train(args: argparse.Namespace, targets: Sequence[float]) -> tuple[list[cur
     options = Options(
         work_dir=args.work_dir,
         tmp_dir=args.tmp_dir,
-        seeds=[int(seed) for seed in _numbers("--seeds", args.seeds)],
+        seeds=_seeds(args.seeds),
         train_steps=args.updates,
         hparams=parse(args.hparams),
         train=parse(args.train) | ({"local_eval_frequency": str(args.eval_every)} if args.eval_every else {}),
@@ -155,7 +170,7 @@ def _slots(args: argparse.Namespace) -> list[list[int]]:
     """Returns, for each of the trainings that run side by side, its cores."""
     usable = sorted(os.sched_getaffinity(0))
     most = len(usable) // max(args.cores, 1)
-    if args.cores < 1 or args.jobs > most or not most:
+    if args.cores < 1 or not 0 <= args.jobs <= most or not most:
         raise UserError(
             f"--cores={args.cores}, --jobs={args.jobs}: there are {len(usable)} cores that this command may use."
         )

@@ -300,7 +300,7 @@ def result(tmp_path, name="a", seed=1):
 
 
 def test_ends_at_the_target(pretending, tmp_path, capsys):
-    assert pretending("--targets=3,6", "--updates=1000", "--seeds=1,2", "--jobs=1") == 0
+    assert pretending("--targets=3,6", "--updates=1000", "--seeds=1,2,1", "--jobs=1") == 0
     for seed in (1, 2):
         found = result(tmp_path, seed=seed)
         assert (found["ended"], found["test"], found["parameters"]) == ("target", 12.5, 10)
@@ -400,7 +400,12 @@ def test_one_benchmark_in_a_folder(pretending, benchmark, tmp_path, capsys):
     [
         (["--recipe=a=transformer_test"], "Nothing ends the training"),
         (["--recipe=a=transformer_test", "--updates=5", "--cores=999"], "cores that this command may use"),
-        (["--recipe=a=transformer_test", "--updates=5", "--seeds=x"], "--seeds=x: numbers"),
+        (["--recipe=a=transformer_test", "--updates=5", "--jobs=-1"], "cores that this command may use"),
+        (["--recipe=a=transformer_test", "--updates=5", "--minutes=nan"], "--minutes=nan: a number of minutes"),
+        (["--recipe=a=transformer_test", "--updates=5", "--seeds=x"], "--seeds=x: whole numbers"),
+        (["--recipe=a=transformer_test", "--updates=5", "--seeds="], "--seeds=: whole numbers"),
+        (["--recipe=a=transformer_test", "--updates=5", "--seeds=1.5"], "--seeds=1.5: whole numbers"),
+        (["--recipe=a=transformer_test", "--targets=30,nan"], "--targets=30,nan: numbers"),
         (["--recipe=a=transformer_test", "--updates=5", "--train=train_stepz=1"], "train_stepz"),
         (["--recipes=nowhere.toml"], "there is no such file"),
         (["--compare", "nowhere"], "neither results"),
