@@ -58,6 +58,8 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     tf.get_logger().setLevel("ERROR")  # no warnings about retracing: one function has many graphs on purpose
     decoding = _decode_hparams(report)
     alone = {name: pathlib.Path(runs[0]) for name, runs in systems.items() if len(runs) == 1}
+    if not alone:
+        raise SystemExit(f"--recipe={args.recipe}: no row has a run of its own, whose speed could be measured.")
     print(f"Measuring the training of {len(alone)} models in turns", flush=True)
     speeds = {"training": _training(alone, args.batches, args.rounds)}
     print("Measuring their decoding", flush=True)
@@ -164,7 +166,7 @@ def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str,
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the table in Markdown; numbers in brackets are the figures divided by those of the first row.
+    """Returns the table in Markdown; numbers in brackets are the figures divided by those of the first that has them.
 
     After each speed come the speeds of the slowest and the fastest round.
 
@@ -172,6 +174,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     label = rows[0]["label"] or "BLEU"
     base = rows[0]["parameters"]
+    rates = {kind: next((row[kind] for row in rows if row[kind]), None) for kind in ("training", "decoding")}
     lines = [
         f"| | parameters | {label} (95 %) | difference (p) | training, tokens/s | decoding, sentences/s |",
         "|---|---|---|---|---|---|",
@@ -181,10 +184,10 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         score = "-" if row["score"] is None else f"{row['score']:.2f}"
         cells.append(score if row["confidence"] is None else f"{score} ± {row['confidence']:.2f}")
         cells.append("" if row["difference"] is None else f"{row['difference']:+.2f} ({row['p']:.3f})")
-        for kind in ("training", "decoding"):
+        for kind, first in rates.items():
             rate = row[kind]
             spread = "{:,.0f} to {:,.0f}".format(*row[f"{kind}_rounds"]) if rate else ""
-            cells.append("-" if rate is None else f"{rate:,.0f} ({rate / rows[0][kind]:.2f}); {spread}")
+            cells.append("-" if rate is None else f"{rate:,.0f} ({rate / first:.2f}); {spread}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -212,7 +215,8 @@ def _draw(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
         ratios = [row[f"{kind}_ratio"] or 0.0 for row in rows]
         right.barh([place + shift for place in places], ratios, height=0.34, label=kind)
     right.axvline(1.0, color="0.4", linewidth=1)
-    right.set(xlabel=f"speed beside {rows[0]['model']}")
+    measured = next((row["model"] for row in rows if row["training"]), rows[0]["model"])
+    right.set(xlabel=f"speed beside {measured}")
     right.legend(loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=2, frameon=False)
     for axis in (left, right):
         axis.grid(alpha=0.3, axis="x")

@@ -229,7 +229,7 @@ def test_event_files_are_cut_to_the_restored_step(tmp_path):
 
 
 def test_what_is_done_again_has_no_second_points(tmp_path):
-    """An evaluation that was interrupted is done again, and so is a run without a checkpoint: neither is there twice."""
+    """An interrupted evaluation is done again, and so is a run without a checkpoint: neither is there twice."""
     for restored, evaluated in ((None, False), (None, False), (20, False), (20, True)):
         board = Board(tmp_path, restored, evaluated=evaluated)
         if restored is None:
@@ -253,7 +253,7 @@ def test_a_full_disk_while_event_files_are_cut(tmp_path):
     before, limits = written.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(UserError, match="Cannot write the curves for TensorBoard in .* Make room"):
+        with pytest.raises(UserError, match=r"Cannot write the curves for TensorBoard in .* Make room"):
             Board(tmp_path, 50)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
