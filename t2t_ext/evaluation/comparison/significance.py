@@ -7,6 +7,7 @@ Significance Testing for MT". The seed is sacrebleu's; the environment variable 
 
 import dataclasses
 import itertools
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,8 @@ def paired_tests(
     counts = {name: np.array(metric._extract_corpus_statistics(list(lines), None)) for name, lines in systems.items()}
     real = {name: float(metric._aggregate_and_compute(each).score) for name, each in counts.items()}
     seed = random_seed()
-    sampled = {name: _resampled(metric, each, resamples, seed) for name, each in counts.items()}
+    drawn = secrets.randbits(64) if seed is None else seed  # the same for all systems: the tests are paired
+    sampled = {name: _resampled(metric, each, resamples, drawn) for name, each in counts.items()}
     signatures = {}
     for test, samples in (("bs", resamples), ("ar", trials)):
         signature = metric.get_signature()
@@ -101,7 +103,7 @@ def paired_tests(
             break
         difference = abs(real[baseline] - real[name])
         spread = np.abs(sampled[name] - sampled[baseline])
-        swapped = _swapped(metric, counts[baseline], counts[name], trials, seed)
+        swapped = _swapped(metric, counts[baseline], counts[name], trials, drawn)
         tests.append(
             PairedTest(
                 label,
@@ -117,7 +119,7 @@ def paired_tests(
     return tests
 
 
-def _resampled(metric: Any, counts: "np.ndarray", samples: int, seed: int | None) -> "np.ndarray":
+def _resampled(metric: Any, counts: "np.ndarray", samples: int, seed: int) -> "np.ndarray":
     """Returns the scores of bootstrap samples; the same seed draws the same segments."""
     import numpy as np
 
@@ -126,7 +128,7 @@ def _resampled(metric: Any, counts: "np.ndarray", samples: int, seed: int | None
     return np.array([metric._compute_score_from_stats(each).score for each in drawn])
 
 
-def _swapped(metric: Any, baseline: "np.ndarray", system: "np.ndarray", trials: int, seed: int | None) -> "np.ndarray":
+def _swapped(metric: Any, baseline: "np.ndarray", system: "np.ndarray", trials: int, seed: int) -> "np.ndarray":
     """Returns, for each trial, the absolute score difference after randomly swapping translations of segments."""
     import numpy as np
 

@@ -196,6 +196,10 @@ def test_the_seed_of_tests(corpus, monkeypatch):
         return result
 
     assert p_of("0") == p_of("0")
+    # Also with a random seed, all systems are resampled alike: between equal ones there is no difference in any sample.
+    first = next(iter(systems.values()))
+    systems = {"one": first, "same": list(first)}
+    assert p_of("none").p_bootstrap == 1.0
     with pytest.raises(UserError, match=r"SACREBLEU_SEED=abc: the seed .* is a whole number from 0, or none"):
         p_of("abc")
 
