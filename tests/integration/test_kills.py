@@ -131,9 +131,9 @@ def curves(run):
             event = tf.compat.v1.Event.FromString(record.numpy())
             for value in event.summary.value:
                 if value.metadata.plugin_data.plugin_name == "scalars" and value.tag != "tokens_per_second":
-                    points.setdefault((path.parent.name, value.tag), {})[event.step] = float(
-                        tf.make_ndarray(value.tensor)
-                    )
+                    curve = points.setdefault((path.parent.name, value.tag), {})
+                    assert event.step not in curve  # once, also where an evaluation was done again
+                    curve[event.step] = float(tf.make_ndarray(value.tensor))
     return points
 
 
