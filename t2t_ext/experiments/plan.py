@@ -493,7 +493,12 @@ class _Planner:
 
     def _directions(self, recipe: Recipe) -> int:
         """Returns the number of directions in which a recipe's model generates at once."""
-        return directions_of(registry.hparams(recipe.hparams_set).override(assignments(self._hparams(recipe))))
+        changes = assignments(self._hparams(recipe))
+        try:
+            return directions_of(registry.hparams(recipe.hparams_set).override(changes))
+        except UserError as error:
+            given = " with --hparams" if self._options.hparams else ""
+            raise UserError(f"The recipe {recipe.name}{given}: {error}") from error
 
     def _decode(self, recipe: Recipe) -> dict[str, str]:
         """Returns the user's decode hparams, without the two-direction ones if the model has one direction."""

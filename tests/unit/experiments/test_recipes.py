@@ -339,6 +339,13 @@ def test_two_results_in_one_place_are_refused(tmp_path):
         plan(found.recipe("all"), found, options())
 
 
+def test_a_mistake_in_hparams_names_the_recipe(tmp_path):
+    other = '[other]\nextends = "mine"\nrow = "a"\nhparams = { hiden_size = 32 }\n'
+    found = book(tmp_path, other + '[all]\nextends = "mine"\nrow = "s"\nbeside = ["other"]\n')
+    with pytest.raises(UserError, match="The recipe other: hparams: unknown key 'hiden_size'"):
+        plan(found.recipe("all"), found, options())
+
+
 def test_directions_of_the_recipes_that_a_pipeline_needs(tmp_path):
     teachers = (
         '[a]\nextends = "mine"\nrow = "a"\n[b]\nextends = "a"\nhparams = { target_direction = "r2l" }\nrow = "b"\n'
