@@ -33,6 +33,7 @@ from t2t_ext.io.stored import Real
 from t2t_ext.serving import served_text
 from t2t_ext.serving.protocol import Values
 from t2t_ext.serving.served_text import ServedText
+from t2t_ext.translation.hypothesis import exists
 
 DEFAULT_TIMEOUT_SECS = 10.0
 MOST_REQUEST_BYTES = 256 << 20
@@ -107,14 +108,15 @@ class Client(abc.ABC):
         return [[Translation(text, score)] for text, score in zip(self._from_graph(texts), scores, strict=True)]
 
     def nbest(self, lines: Sources) -> list[list[Translation]]:
-        """Returns all translations of each line that the search kept, best first."""
+        """Returns the translations of each line that the search kept, best first: at most K, at least one."""
         if not lines:
             return []
         inputs = {"inputs": self._sources_to_graph(lines)}
         schemas = {"outputs": list[str], "scores": list[Real], "log_probs": list[Real], "lengths": list[int]}
         texts, *numbers = self._outputs("nbest", inputs, schemas, len(lines))
         outputs = [self._from_graph(row) for row in texts], *numbers
-        return [[Translation(*row) for row in zip(*beams, strict=True)] for beams in zip(*outputs, strict=True)]
+        places = [[Translation(*place) for place in zip(*line, strict=True)] for line in zip(*outputs, strict=True)]
+        return [[each for each in line if exists(each.log_prob)] or line[:1] for line in places]
 
     def score(self, pairs: Sequence[tuple[str, str]], partners: Sequence[str] | None = None) -> list[Translation]:
         """Returns the scores of (source, translation) pairs.

@@ -20,8 +20,7 @@ NO_TRANSLATION = (
     "--decode_hparams), or the rules leave none"
 )
 _MOST_IN_A_NAME = 60
-# A place among the hypotheses is empty if its log-probability is lower.
-_LEAST_LOG_PROB = -5e8
+_LEAST_LOG_PROB = -5e8  # lower ones mark empty places among the hypotheses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +68,14 @@ class PairScore:
     token_log_probs: tuple[float, ...]
 
 
+def exists(log_prob: float) -> bool:
+    """Returns whether a place among the hypotheses has one, by its log-probability.
+
+    If the rules leave fewer translations than there are places, the last places are empty.
+    """
+    return log_prob > _LEAST_LOG_PROB
+
+
 def hypotheses_of(
     found: Mapping[str, list[Any]], row: int, encoder: SubwordEncoder, unmet: int | None = None
 ) -> list[Hypothesis]:
@@ -77,7 +84,7 @@ def hypotheses_of(
     ``unmet`` is used as their number of unmet constraints if the search had no constraints.
     """
     values = {name: rows[row] for name, rows in found.items()}
-    there = [n for n, log_prob in enumerate(values["log_probs"]) if log_prob > _LEAST_LOG_PROB]
+    there = [n for n, log_prob in enumerate(values["log_probs"]) if exists(log_prob)]
     hypotheses = []
     for n in there or [0]:
         each = {name: of_places[n] for name, of_places in values.items()}

@@ -158,6 +158,18 @@ def test_one_string_is_no_list_of_characters(ask):
         getattr(server, ask)("Guten Morgen.")
 
 
+def test_places_without_a_translation_are_left_out(monkeypatch):
+    """If the rules leave fewer than K translations, the answer has the others; the first place is always there."""
+    with client.make_client("localhost:1", "m", rest=True) as server:
+        answer = [[["a", "", ""], ["", "", ""]], [[-1.0, -5e8, -5e8], [-5e8] * 3], [[-2.0, -1e9, -1e9], [-1e9] * 3]]
+        answer.append([[2, 0, 0], [0, 0, 0]])
+        monkeypatch.setattr(server, "_sources_to_graph", list)
+        monkeypatch.setattr(server, "_from_graph", list)
+        monkeypatch.setattr(server, "_outputs", lambda *_: answer)
+        found = server.nbest(["x", "y"])
+    assert found == [[client.Translation("a", -1.0, -2.0, 2)], [client.Translation("", -5e8, -1e9, 0)]]
+
+
 def test_an_empty_line_is_translated_once(monkeypatch, capfd):
     """An empty --inputs_once is one line to translate; the command does not read standard input.
 
