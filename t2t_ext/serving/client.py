@@ -13,6 +13,7 @@ import abc
 import contextlib
 import dataclasses
 import http.client
+import itertools
 import json
 import queue
 import threading
@@ -114,9 +115,13 @@ class Client(abc.ABC):
         inputs = {"inputs": self._sources_to_graph(lines)}
         schemas = {"outputs": list[str], "scores": list[Real], "log_probs": list[Real], "lengths": list[int]}
         texts, *numbers = self._outputs("nbest", inputs, schemas, len(lines))
-        outputs = [self._from_graph(row) for row in texts], *numbers
-        places = [[Translation(*place) for place in zip(*line, strict=True)] for line in zip(*outputs, strict=True)]
-        return [[each for each in line if exists(each.log_prob)] or line[:1] for line in places]
+        found = []
+        for row, scores, log_probs, lengths in zip(texts, *numbers, strict=True):
+            there = [exists(log_prob) for log_prob in log_probs]
+            places = zip(self._from_graph(row), scores, log_probs, lengths, strict=True)
+            translations = [Translation(*place) for place in places]
+            found.append(list(itertools.compress(translations, there)) or translations[:1])
+        return found
 
     def score(self, pairs: Sequence[tuple[str, str]], partners: Sequence[str] | None = None) -> list[Translation]:
         """Returns the scores of (source, translation) pairs.
