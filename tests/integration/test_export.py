@@ -195,6 +195,7 @@ def fake_translator(function, tiny_encoder):
     model = types.SimpleNamespace(
         named_variables=dict, source_feature_size=0, directions=1, longest_source=0, built=True, hparams=hparams
     )
+    model.source_vocab_size = model.target_vocab_size = tiny_encoder.vocab_size
     return Fake(model, tiny_encoder, tiny_encoder)
 
 
