@@ -240,6 +240,8 @@ class T2tSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         packer = self.encoder_packer if side == "encoder" else self.decoder_packer
         rows = self.tokenizer.tokenize(texts, side="source" if side == "encoder" else "target")
         ids, mask = packer(rows, sequence_length=length, **options)
+        if isinstance(rows, tf.RaggedTensor) and ids.shape.rank == 1:  # KerasHub 0.32 packs no texts as [0]
+            ids, mask = (tf.reshape(each, [0, length]) for each in (ids, mask))
         return {f"{side}_token_ids": ids, f"{side}_padding_mask": mask}
 
 
