@@ -18,7 +18,7 @@ import abc
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -296,6 +296,14 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         """Returns the learning-rate factors that are not 1, by the names of ``named_variables``."""
         found = {variable.path.split("/", 1)[1]: self.rate_of(variable) for variable in self.weights}
         return {name: rate for name, rate in found.items() if rate != 1.0}
+
+    def regularizers(self) -> dict[str, Callable[[tf.Tensor], tf.Tensor]]:
+        """Returns Keras's regularizers of variables that are trained, by the names of ``named_variables``."""
+        return {
+            variable.path.split("/", 1)[1]: variable.regularizer
+            for variable in self.trainable_weights
+            if variable.regularizer is not None
+        }
 
     def pretrained(self) -> dict[str, np.ndarray]:
         """Returns the pretrained weights that a new run starts with, by the names of ``named_variables``."""

@@ -51,7 +51,8 @@ class TrainStep:
         """Prepares the step; graphs are made at the first call.
 
         Args:
-          model: Has ``training_features``, ``training_labels``, ``softmax_weights`` and ``named_variables``.
+          model: Has ``training_features``, ``training_labels``, ``softmax_weights``, ``named_variables``, ``rates``,
+            ``regularizers``.
           optimizer: Updates the model's variables.
           schedule: The learning-rate schedule.
           state: The training state.
@@ -64,6 +65,7 @@ class TrainStep:
         self._variables = model.named_variables()
         # For a pretrained encoder: frozen variables have no gradients, and others may learn with rates of their own.
         self._rates = model.rates()
+        self._regularizers = model.regularizers()
         self._optimizer = optimizer
         self._schedule = schedule
         self._state = state
@@ -146,7 +148,7 @@ class TrainStep:
         state, hparams = self._state, self._hparams
         gradients, sums, counts = self._global_gradients(batch)
         frozen = {name: gradients[name] for name, rate in self._rates.items() if not rate}
-        gradients = self._optimizer.regularised(gradients) | frozen
+        gradients = self._regularised(self._optimizer.regularised(gradients)) | frozen
         # Like tf.linalg.global_norm, but each variable's squares are summed only once, for the total and its group.
         halves = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients.values()])
         groups = [tf.reduce_sum(tf.gather(halves, places)) for places in state.gradient_groups.values()]
@@ -198,6 +200,15 @@ class TrainStep:
         if self._state.uses_loss_scale:
             gradients = [gradient / loss_scale for gradient in gradients]
         return dict(zip(self._variables, gradients, strict=True)), sums, counts
+
+    def _regularised(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Adds the gradients of the variables' own regularizers, which are a function of the weights alone."""
+        found = dict(gradients)
+        for name, regularizer in self._regularizers.items():
+            value = handles.read(self._variables[name])
+            [added] = tf.gradients(regularizer(value), [value], unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            found[name] += added
+        return found
 
     def _accumulated(self, parts: list[Batch], scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Sums gradients and loss sums over the slices of this replica's parts, which also contain ``labels``."""

@@ -197,7 +197,7 @@ class WithKerasLayers(registry.model("transformer")):
 
     def __init__(self, hparams, **kwargs):
         super().__init__(hparams, **kwargs)
-        self.dense = keras.layers.Dense(hparams.hidden_size)
+        self.dense = keras.layers.Dense(hparams.hidden_size, kernel_regularizer="l2")
         self.dropouts = [keras.layers.Dropout(0.1), keras.layers.Dropout(0.2)]
 
     def build(self, input_shape=None):
@@ -222,3 +222,14 @@ def test_frozen_parts_have_no_learning_rate(model):
     frozen.build()
     assert frozen.rates() == {name: 0.0 for name in frozen.named_variables() if name.startswith("encoder/")}
     assert not model.rates()
+
+
+def test_regularizers_are_those_of_what_is_trained(model):
+    made = WithKerasLayers(model.hparams, source_vocab_size=20, target_vocab_size=20)
+    made.build()
+    [(name, regularizer)] = made.regularizers().items()
+    assert name.endswith("/kernel")
+    assert isinstance(regularizer, keras.regularizers.L2)
+    made.dense.trainable = False
+    assert not made.regularizers()
+    assert not model.regularizers()

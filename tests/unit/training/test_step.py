@@ -3,6 +3,7 @@
 import logging
 import logging.handlers
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -222,6 +223,19 @@ def test_weight_decay_leaves_what_is_frozen(optimizer):
     np.testing.assert_array_equal(state.averages.get("table", table), table)
     np.testing.assert_array_equal(state.optimizer.slots.get("adam/m/table", 0), 0)
     assert not np.array_equal(model.kernel, kernel)
+
+
+def test_regularizers_of_variables_are_part_of_the_gradient():
+    """An L2 regularizer of half the factor is Adam's weight decay; it does not change what is frozen."""
+    regularizers = dict.fromkeys(("table", "kernel"), keras.regularizers.L2(0.25))
+    decayed, _, expected = make(optimizer="adam", weight_decay=0.5, learning_rates={"table": 0.0})
+    penalized, _, step = make(optimizer="adam", regularizers=regularizers, learning_rates={"table": 0.0})
+    for number in range(2):
+        assert float(step.run(batch(number))["gradient_norm"]) == pytest.approx(
+            float(expected.run(batch(number))["gradient_norm"]), rel=1e-6
+        )
+    np.testing.assert_allclose(penalized.kernel, decayed.kernel, rtol=1e-6)
+    np.testing.assert_array_equal(penalized.table, decayed.table)
 
 
 def test_loss_scale_grows_and_falls():
