@@ -282,7 +282,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         """
         named = {}
         for variable in self.weights:  # unlike ``variables``, without the seeds of Keras's dropout
-            name = variable.path.split("/", 1)[1]
+            name = _name_of(variable)
             if name in named:
                 raise ValueError(f"Two variables are called {name!r}: give the layers that hold them different names.")
             named[name] = variable.value
@@ -294,13 +294,16 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
 
     def rates(self) -> dict[str, float]:
         """Returns the learning-rate factors that are not 1, by the names of ``named_variables``."""
-        found = {variable.path.split("/", 1)[1]: self.rate_of(variable) for variable in self.weights}
+        found = {_name_of(variable): self.rate_of(variable) for variable in self.weights}
         return {name: rate for name, rate in found.items() if rate != 1.0}
 
     def regularizers(self) -> dict[str, Callable[[tf.Tensor], tf.Tensor]]:
-        """Returns Keras's regularizers of variables that are trained, by the names of ``named_variables``."""
+        """Returns the regularizers of trained Keras variables, by the names of ``named_variables``.
+
+        Each maps the weights to a float32 [] that is added to the mean loss.
+        """
         return {
-            variable.path.split("/", 1)[1]: variable.regularizer
+            _name_of(variable): variable.regularizer
             for variable in self.trainable_weights
             if variable.regularizer is not None
         }
@@ -348,7 +351,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         owners = compat.owners_of_variables(self)
         return [
             VariableRow(
-                path=variable.path.split("/", 1)[1],
+                path=_name_of(variable),
                 part=owners.get(id(variable), type(self).__name__),
                 shape=tuple(variable.shape),
                 dtype=variable.dtype,
@@ -379,6 +382,11 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         config["hparams"] = cls.hparams_class.from_dict(config["hparams"])
         with compat.layers_counted_anew():
             return cls(**config)
+
+
+def _name_of(variable: Any) -> str:
+    """Returns the name of a Keras variable within its model."""
+    return variable.path.split("/", 1)[1]
 
 
 def build_model(

@@ -1,9 +1,9 @@
 """The training step, a pure function of (weights, state, batch, random seed).
 
 Every replica, in this order, counts the labels of all replicas (the target tokens, of both targets if an example has
-two); computes the gradients of the summed loss divided by that count, slice by slice; sums them over replicas; checks
-that they are finite; clips them by the global norm; and applies them. N replicas and any number of slices therefore
-compute what one replica computes on the whole batch.
+two); computes the gradients of the summed loss divided by that count, slice by slice; sums them over replicas; adds
+those of regularizers; checks that they are finite; clips them by the global norm; and applies them. N replicas and any
+number of slices therefore compute what one replica computes on the whole batch.
 """
 
 import functools
