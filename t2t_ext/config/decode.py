@@ -282,7 +282,9 @@ class DecodeHParams(StrictParams):
 
     def describe_search(self) -> str:
         """Returns the settings that decide a sentence's best translation: beam_size, alpha, others if not default."""
-        changed = [name for name in self.changed() if name not in _OTHER_FIELDS]
+        is_drawn = self.sampling_method == "random"  # the best of several samples depends on their number
+        other = _OTHER_FIELDS - {"num_hypotheses"} if is_drawn else _OTHER_FIELDS
+        changed = [name for name in self.changed() if name not in other]
         return ",".join(f"{name}={getattr(self, name)}" for name in dict.fromkeys(["beam_size", "alpha", *changed]))
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, NotRequired, TypedDict
 
 from t2t_ext.data.corpora import compression, markup, raw_files, text_lines
 from t2t_ext.errors import UserError
-from t2t_ext.io import stored
+from t2t_ext.io import inputs, stored
 
 _SGML_NAME = re.compile(rf"\.sgml?({'|'.join(map(re.escape, compression.SUFFIXES))})$", re.I)
 _SGML_TEXT = re.compile(rb"\s*<(\?xml\b|!doctype\b|(mteval|srcset|refset|tstset)\b)", re.I)
@@ -254,7 +254,7 @@ def _read_file(path: str, kind: str, streamed: bool) -> list[Text]:
     if not _is_sgml(path):
         return [_not_empty(Text(path, "", text_lines.stored(path).lines if streamed else text_lines.read(path).lines))]
     systems: dict[str, dict[_Key, str]] = {}
-    for segment in markup.read_segments(path):
+    for segment in markup.read_segments(_on_disk(path)):
         if segment.kind not in (kind, ""):
             raise UserError(
                 f"{path}, line {segment.line}: a segment in a <{segment.kind}>, where a <{kind}> is expected. "
@@ -278,15 +278,18 @@ def _read_file(path: str, kind: str, streamed: bool) -> list[Text]:
 
 
 def _is_sgml(path: str) -> bool:
-    return path != text_lines.STANDARD and (_SGML_NAME.search(path) is not None or _begins(path, _SGML_TEXT))
+    return _SGML_NAME.search(path) is not None or _begins(path, _SGML_TEXT)
+
+
+def _on_disk(path: str) -> str:
+    """Returns the path to read: standard input, which would be read only once, is saved to a private file."""
+    return str(inputs.keep_standard_input()) if path == text_lines.STANDARD else path
 
 
 def _begins(path: str, pattern: re.Pattern[bytes]) -> bool:
-    """Returns whether a file begins with a pattern; standard input, which is read once, is not looked at."""
-    if path == text_lines.STANDARD:
-        return False
+    """Returns whether a file or standard input begins with a pattern."""
     try:
-        with raw_files.opened(path) as file:
+        with raw_files.opened(_on_disk(path)) as file:
             return pattern.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
     except (OSError, UserError):
         return False  # the line reader reports the error

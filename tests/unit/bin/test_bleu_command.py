@@ -1,6 +1,7 @@
 """Tests of t2t_ext-bleu with protocols, SGML files, tables by n-gram order and JSON."""
 
 import gzip
+import io
 import json
 import re
 
@@ -8,6 +9,7 @@ import pytest
 
 from t2t_ext.bin import bleu
 from t2t_ext.evaluation import protocols
+from t2t_ext.translation.hypothesis import nbest_lines
 
 SOURCE = """<srcset setid="x" srclang="fr">
 <doc docid=talk1 genre="news"><hl><seg id=1>Un &amp; deux</seg></hl><p><seg id="2">Trois.</seg></p></doc>
@@ -171,6 +173,17 @@ def test_pipes_are_read_once(sgml, capsys, tmp_path):
     assert run(sgml, "--protocol=chrf", translation="pipe", reference="tst.txt") == 0
     writer.join()
     assert "chrf chrF2 = " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["sgml", "nbest", "lines"])
+def test_standard_input_has_the_forms_of_a_file(sgml, capsys, monkeypatch, form):
+    """N-best lists and SGML would otherwise be scored as they are."""
+    records = [[{"text": text}, {"text": "-"}] for text in HYPOTHESES]
+    lines = {"sgml": [TRANSLATIONS], "nbest": nbest_lines("xyz", records), "lines": HYPOTHESES}[form]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()), "utf-8"))
+    flags = [f"--reference={sgml / 'ref.sgm'}", f"--source={sgml / 'src.sgm'}", "--protocol=chrf"]
+    assert bleu.main(["--translation=-", *flags]) == 0
+    assert capsys.readouterr().out == f"chrf {protocols.score('chrf', HYPOTHESES, SETS)[0]}\n"
 
 
 def test_standard_input_is_read_once(capsys):

@@ -399,3 +399,5 @@ def test_what_decides_the_best_translation_is_described():
     assert DecodeHParams().describe_search() == "beam_size=4,alpha=0.6"
     changed = DecodeHParams(batch_size=8, num_hypotheses=2, return_beams=False, length_limit="extra", alpha=1.0)
     assert changed.describe_search() == "beam_size=4,alpha=1.0,length_limit=extra"
+    drawn = DecodeHParams(sampling_method="random", num_hypotheses=2, batch_size=8)
+    assert drawn.describe_search() == "beam_size=4,alpha=0.6,num_hypotheses=2,sampling_method=random"
