@@ -17,11 +17,11 @@ WIDTH = 6
 class Bigrams:
     """Predicts a token from the previous token and the mean of the source embeddings."""
 
-    def __init__(self, rate=0.0, learning_rates=None, regularizers=None):
+    def __init__(self, rate=0.0, learning_rates=None, added_loss=None):
         rng = np.random.default_rng(0)
         self.rate = rate
         self.learning_rates = learning_rates or {}
-        self.own_regularizers = regularizers or {}
+        self.added_loss = added_loss
         self.table = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
         self.kernel = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
         self.unused = tf.Variable(tf.ones([3]))
@@ -31,9 +31,6 @@ class Bigrams:
 
     def rates(self):
         return self.learning_rates
-
-    def regularizers(self):
-        return self.own_regularizers
 
     def softmax_weights(self):
         return self.kernel, None
@@ -46,6 +43,10 @@ class Bigrams:
     def training_features(self, inputs, targets, training=False):
         return self.features(inputs, targets, training)
 
+    def features_and_losses(self, inputs, targets):
+        added = [self.added_loss(self, targets)] if self.added_loss else []
+        return self.training_features(inputs, targets, training=True), added
+
     def training_labels(self, targets):
         return targets
 
@@ -53,11 +54,11 @@ class Bigrams:
         return None
 
 
-def make(rate=0.0, seed=1, learning_rates=None, regularizers=None, **changes):
+def make(rate=0.0, seed=1, learning_rates=None, added_loss=None, **changes):
     hparams = registry.hparams("transformer_test").replace(
         learning_rate_schedule="constant", learning_rate_constant=0.01, **changes
     )
-    model = Bigrams(rate, learning_rates, regularizers)
+    model = Bigrams(rate, learning_rates, added_loss)
     optimizer = make_optimizer(hparams, model.named_variables())
     state = TrainingState(hparams, model.named_variables(), optimizer)
     step = TrainStep(

@@ -169,3 +169,28 @@ class KerasModel(keras.Model):
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Creates the variables of a model that is being loaded."""
         self.build()
+
+
+class TrainingCall(keras.layers.Layer):
+    """A model's ``training_features`` as the call of one layer: all of the call's losses are in ``losses``.
+
+    Outside of such a call, a layer that is called twice forgets the losses of its first call.
+
+    Attributes:
+      error: What the model raised; Keras raises a copy of it with another message.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Initializes the call; neither inputs nor variables are cast."""
+        super().__init__(name="training_call", dtype="float32", autocast=False)
+        self._model = model
+        self.built = True
+        self.error: Exception | None = None
+
+    def call(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the decoder's output at the positions that have a loss."""
+        try:
+            return self._model.training_features(inputs, targets, training=training)
+        except Exception as error:
+            self.error = error
+            raise

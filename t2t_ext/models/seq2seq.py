@@ -1,7 +1,8 @@
 """The interface that every model offers to training, search and export.
 
-Training calls ``training_features``, ``training_labels`` and ``softmax_weights``. The search calls ``start`` and
-``step``. ``call`` combines ``features`` and ``logits``; all other methods must agree with its result.
+Training calls ``features_and_losses`` (which calls ``training_features``), ``training_labels`` and ``softmax_weights``.
+The search calls ``start`` and ``step``. ``call`` combines ``features`` and ``logits``; all other methods must agree
+with its result.
 
 A model with two target sides trains on, and scores, two targets of a sentence at once. Wherever [B, T] is written
 below, its ids are [B, 2, T]: side 0 is left to right, side 1 right to left (reversed, with EOS still at the end). The
@@ -18,7 +19,7 @@ import abc
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from t2t_ext import compat
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError
 from t2t_ext.models import families
-from t2t_ext.models.keras_model import KerasModel
+from t2t_ext.models.keras_model import KerasModel, TrainingCall
 
 # A decoding state: nested dicts and lists of tensors, opaque to the search.
 State = Any
@@ -176,6 +177,19 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         """
         return self.features(inputs, targets, training=training)
 
+    def features_and_losses(self, inputs: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Returns ``training_features`` with dropout, and what the model's layers add to the mean loss.
+
+        The latter are float32 []: what layers pass to ``add_loss``, activity regularizers, and the regularizers of
+        trained weights. The arguments are those of ``features``.
+        """
+        whole = TrainingCall(self)
+        try:
+            features = whole(inputs, targets, training=True)
+        except Exception as error:
+            raise (whole.error or error) from None
+        return features, [tf.cast(tf.reduce_sum(each), tf.float32) for each in whole.losses]
+
     def training_labels(self, targets: tf.Tensor) -> tf.Tensor:
         """Returns the ids to be predicted at the positions of ``training_features``; by default, the targets.
 
@@ -296,17 +310,6 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         """Returns the learning-rate factors that are not 1, by the names of ``named_variables``."""
         found = {_name_of(variable): self.rate_of(variable) for variable in self.weights}
         return {name: rate for name, rate in found.items() if rate != 1.0}
-
-    def regularizers(self) -> dict[str, Callable[[tf.Tensor], tf.Tensor]]:
-        """Returns the regularizers of trained Keras variables, by the names of ``named_variables``.
-
-        Each maps the weights to a float32 [] that is added to the mean loss.
-        """
-        return {
-            _name_of(variable): variable.regularizer
-            for variable in self.trainable_weights
-            if variable.regularizer is not None
-        }
 
     def pretrained(self) -> dict[str, np.ndarray]:
         """Returns the pretrained weights that a new run starts with, by the names of ``named_variables``."""

@@ -264,7 +264,7 @@ class _Loop:
             "accuracy": window["correct"] / labels,
             "gradient_norm": window["gradient_norm"] / applied,
         }
-        if losses.Consistency.of(session.hparams):
+        if losses.Consistency.of(session.hparams) or window["regularizer"]:
             means["regularizer"] = window["regularizer"] / labels
         record: Record = {
             "kind": "train",

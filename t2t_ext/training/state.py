@@ -28,7 +28,7 @@ WINDOW_FIELDS = (
     "steps",
     "skipped",
     "labels",  # tokens that the loss is taken on: the target tokens, unless a model or its hparams say otherwise
-    "regularizer",  # of SimCut or R-Drop, nats
+    "regularizer",  # of SimCut or R-Drop and of layers, nats
 )
 _GRADIENT_NORMS = "metrics/gradient_norms"
 

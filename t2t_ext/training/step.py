@@ -1,9 +1,9 @@
 """The training step, a pure function of (weights, state, batch, random seed).
 
 Every replica, in this order, counts the labels of all replicas (the target tokens, of both targets if an example has
-two); computes the gradients of the summed loss divided by that count, slice by slice; sums them over replicas; adds
-those of regularizers; checks that they are finite; clips them by the global norm; and applies them. N replicas and any
-number of slices therefore compute what one replica computes on the whole batch.
+two); computes the gradients of the summed loss divided by that count, slice by slice; sums them over replicas; checks
+that they are finite; clips them by the global norm; and applies them. N replicas and any number of slices therefore
+compute what one replica computes on the whole batch.
 """
 
 import functools
@@ -51,8 +51,7 @@ class TrainStep:
         """Prepares the step; graphs are made at the first call.
 
         Args:
-          model: Has ``training_features``, ``training_labels``, ``softmax_weights``, ``named_variables``, ``rates``,
-            ``regularizers``.
+          model: Has ``features_and_losses``, ``training_labels``, ``softmax_weights``, ``named_variables``, ``rates``.
           optimizer: Updates the model's variables.
           schedule: The learning-rate schedule.
           state: The training state.
@@ -65,7 +64,6 @@ class TrainStep:
         self._variables = model.named_variables()
         # For a pretrained encoder: frozen variables have no gradients, and others may learn with rates of their own.
         self._rates = model.rates()
-        self._regularizers = model.regularizers()
         self._optimizer = optimizer
         self._schedule = schedule
         self._state = state
@@ -148,7 +146,7 @@ class TrainStep:
         state, hparams = self._state, self._hparams
         gradients, sums, counts = self._global_gradients(batch)
         frozen = {name: gradients[name] for name, rate in self._rates.items() if not rate}
-        gradients = self._regularised(self._optimizer.regularised(gradients)) | frozen
+        gradients = self._optimizer.regularised(gradients) | frozen
         # Like tf.linalg.global_norm, but each variable's squares are summed only once, for the total and its group.
         halves = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients.values()])
         groups = [tf.reduce_sum(tf.gather(halves, places)) for places in state.gradient_groups.values()]
@@ -200,15 +198,6 @@ class TrainStep:
         if self._state.uses_loss_scale:
             gradients = [gradient / loss_scale for gradient in gradients]
         return dict(zip(self._variables, gradients, strict=True)), sums, counts
-
-    def _regularised(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Adds the gradients of the variables' own regularizers, which are a function of the weights alone."""
-        found = dict(gradients)
-        for name, regularizer in self._regularizers.items():
-            value = handles.read(self._variables[name])
-            [added] = tf.gradients(regularizer(value), [value], unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            found[name] += added
-        return found
 
     def _accumulated(self, parts: list[Batch], scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Sums gradients and loss sums over the slices of this replica's parts, which also contain ``labels``."""
@@ -300,7 +289,8 @@ def loss_gradients(
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Computes the gradients of ``scale`` times the summed objective of a batch, within a ``tf.function``.
 
-    The objective is the loss plus, in training with SimCut or R-Drop, their regularizer.
+    The objective is the loss plus, in training, the regularizer of SimCut or R-Drop and what the model's layers add to
+    the mean loss. The latter counts once for each label, so that slices weigh by their labels.
 
     Args:
       model: As in ``TrainStep``.
@@ -324,7 +314,11 @@ def loss_gradients(
         # efficient than in two passes.
         inputs, targets = tf.concat([inputs, inputs], 0), tf.concat([targets, targets], 0)
     with dropout.token_cut(hparams.simcut_probability if training and hparams.simcut_alpha else 0.0):
-        features = model.training_features(inputs, targets, training=training)
+        features, added = (
+            model.features_and_losses(inputs, targets)
+            if training
+            else (model.training_features(inputs, targets, training=False), [])
+        )
     kernel, bias = model.softmax_weights()
     sums = losses.softmax_cross_entropy(
         features,
@@ -336,8 +330,12 @@ def loss_gradients(
         consistency=consistency,
         compact=compact,
     )
+    objective, regularizer = sums.objective, sums.regularizer
+    if added:
+        more = functools.reduce(tf.add, added) * sums.tokens
+        objective, regularizer = objective + more, regularizer + more
     gradients = tf.gradients(
-        sums.objective * scale,
+        objective * scale,
         variables,
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
         # Adds in pairs. An AddN of more terms, as a tape makes it, begins with a term whose memory nothing else holds
@@ -346,7 +344,7 @@ def loss_gradients(
     )
     # Identity puts each gradient on the replica's device; operations without a device may compute it elsewhere.
     dense = [tf.identity(tf.cast(tf.convert_to_tensor(gradient), tf.float32)) for gradient in gradients]
-    return dense, tf.stack([sums.loss, sums.nll, sums.correct, sums.regularizer])
+    return dense, tf.stack([sums.loss, sums.nll, sums.correct, regularizer])
 
 
 def _sliced(ids: tf.Tensor, sequential: int, parallel: int) -> tf.Tensor:

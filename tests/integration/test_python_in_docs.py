@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+import tensorflow as tf
 from python_blocks import BLOCK, ROOT, run_blocks
 
 from t2t_ext import registry
@@ -71,6 +72,11 @@ def test_extending(folder, registers):
     made = registry.model("first_dropout_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
     assert [layer.mixer.attention_dropout for layer in made.encoder.layers] == [0.5, *[0.1] * 5]
     assert [source.name for source in names["TranslateDeenMixed"]().pair_files("train", "T")] == ["news", "web"]
+    hparams = registry.hparams("transformer_test").replace(num_hidden_layers=1)
+    made = registry.model("calm_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
+    made.build()
+    features, [added] = made.features_and_losses(tf.constant([[7, 1]]), tf.constant([[8, 9, 1]]))
+    assert float(added) == pytest.approx(1e-4 * float(tf.reduce_mean(features**2)))
 
 
 def test_scoring(capsys):

@@ -3,6 +3,7 @@
 tests/contract covers saving, and the examples in docs cover fit.
 """
 
+import functools
 import types
 
 import keras
@@ -15,9 +16,11 @@ from t2t_ext.errors import UserError
 from t2t_ext.layers.label_smoothing import SmoothedCrossEntropy
 from t2t_ext.models.seq2seq import build_model
 from t2t_ext.training.losses import softmax_cross_entropy
+from t2t_ext.training.step import loss_gradients
 
 INPUTS = np.array([[7, 8, 9, 1], [9, 1, 0, 0]])  # int64, as NumPy makes them
 TARGETS = np.array([[11, 12, 1], [13, 1, 0]])
+PAIR = tf.constant(INPUTS, tf.int32), tf.constant(TARGETS, tf.int32)
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +214,9 @@ def test_layers_of_keras_have_names_that_depend_only_on_the_model(model):
     made = [build_model(WithKerasLayers, model.hparams, encoder, encoder) for _ in range(2)]
     made.append(WithKerasLayers.from_config(made[0].get_config()))
     made[-1].build()
-    others = set(made[0].named_variables()) - set(model.named_variables())
+    plain = registry.model("transformer")(model.hparams, source_vocab_size=20, target_vocab_size=20)
+    plain.build()
+    others = set(made[0].named_variables()) - set(plain.named_variables())
     assert others == {"dense/kernel", "dense/bias"}  # the seeds of dropout are no weights
     assert all(set(each.named_variables()) == set(made[0].named_variables()) for each in made)
     assert not any("seed" in row.path for row in made[0].describe())
@@ -224,12 +229,70 @@ def test_frozen_parts_have_no_learning_rate(model):
     assert not model.rates()
 
 
-def test_regularizers_are_those_of_what_is_trained(model):
+class Penalty(keras.layers.Layer):
+    """Adds the mean of the squares of its input to the loss, and a tenth of it as its activity regularizer."""
+
+    def __init__(self):
+        super().__init__(activity_regularizer=lambda x: 0.1 * tf.reduce_mean(tf.square(x)))
+
+    def call(self, x):
+        self.add_loss(tf.reduce_mean(tf.square(x)))
+        return x
+
+
+class WithLosses(WithKerasLayers):
+    """Calls one layer twice, which adds two losses to the loss each time."""
+
+    def __init__(self, hparams, **kwargs):
+        super().__init__(hparams, **kwargs)
+        self.penalty = Penalty()
+
+    def features(self, inputs, targets, training=False):
+        features = super().features(inputs, targets, training=training)
+        return self.penalty(features + self.penalty(self.dense(features)))
+
+
+def test_the_trainer_and_fit_add_the_same_losses(model):
+    hparams = model.hparams.replace(
+        layer_prepostprocess_dropout=0.0, attention_dropout=0.0, relu_dropout=0.0, label_smoothing=0.1
+    )
+    made = WithLosses(hparams, source_vocab_size=20, target_vocab_size=20)
+    made.build()
+    variables = [variable.value for variable in made.trainable_variables]
+    batch = {"inputs": PAIR[0], "targets": PAIR[1], "labels": PAIR[1]}
+    labels = np.count_nonzero(TARGETS)
+    for _ in range(2):  # nothing is left of the first time
+        in_graph = functools.partial(loss_gradients, made, variables, batch, 1 / labels, hparams)
+        gradients, sums = tf.function(in_graph, autograph=False)()
+        with tf.GradientTape() as tape:
+            logits = made({"inputs": INPUTS, "targets": TARGETS}, training=True)
+            loss = made.compute_loss({"inputs": INPUTS, "targets": TARGETS}, y_pred=logits)
+        assert len(made.losses) == 5  # of two calls, and of the weights of the dense layer
+        np.testing.assert_allclose((sums[0] + sums[3]) / labels, loss, rtol=1e-5)
+        np.testing.assert_allclose(sums[3] / labels, sum(map(float, made.losses)), rtol=1e-5)
+        for gradient, expected in zip(gradients, tape.gradient(loss, variables), strict=True):
+            np.testing.assert_allclose(gradient, tf.convert_to_tensor(expected), rtol=2e-4, atol=1e-6)
+
+
+def test_what_is_frozen_has_no_regularizer(model):
     made = WithKerasLayers(model.hparams, source_vocab_size=20, target_vocab_size=20)
     made.build()
-    [(name, regularizer)] = made.regularizers().items()
-    assert name.endswith("/kernel")
-    assert isinstance(regularizer, keras.regularizers.L2)
+    [added] = made.features_and_losses(*PAIR)[1]
+    assert float(added) == pytest.approx(0.01 * float(tf.reduce_sum(tf.square(made.dense.kernel))))
     made.dense.trainable = False
-    assert not made.regularizers()
-    assert not model.regularizers()
+    assert not made.features_and_losses(*PAIR)[1]
+
+
+class Failing(registry.model("transformer")):
+    """Fails with a message for users."""
+
+    def features(self, inputs, targets, training=False):
+        raise UserError("Give another number.")
+
+
+def test_errors_of_training_are_those_of_the_model(model):
+    made = Failing(model.hparams, source_vocab_size=20, target_vocab_size=20)
+    made.build()
+    with pytest.raises(UserError) as error:
+        made.features_and_losses(*PAIR)
+    assert str(error.value) == "Give another number."

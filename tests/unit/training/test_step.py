@@ -3,7 +3,6 @@
 import logging
 import logging.handlers
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -225,17 +224,34 @@ def test_weight_decay_leaves_what_is_frozen(optimizer):
     assert not np.array_equal(model.kernel, kernel)
 
 
-def test_regularizers_of_variables_are_part_of_the_gradient():
-    """An L2 regularizer of half the factor is Adam's weight decay; it does not change what is frozen."""
-    regularizers = dict.fromkeys(("table", "kernel"), keras.regularizers.L2(0.25))
+def test_losses_of_layers_are_part_of_the_gradient():
+    """Half of the squared weights, times a factor, is Adam's weight decay by it; it does not change what is frozen."""
     decayed, _, expected = make(optimizer="adam", weight_decay=0.5, learning_rates={"table": 0.0})
-    penalized, _, step = make(optimizer="adam", regularizers=regularizers, learning_rates={"table": 0.0})
+    half = lambda model, _: 0.5 * (tf.nn.l2_loss(model.table) + tf.nn.l2_loss(model.kernel))  # noqa: E731
+    penalized, state, step = make(optimizer="adam", added_loss=half, learning_rates={"table": 0.0})
+    penalty = float(half(penalized, None))
     for number in range(2):
         assert float(step.run(batch(number))["gradient_norm"]) == pytest.approx(
             float(expected.run(batch(number))["gradient_norm"]), rel=1e-6
         )
     np.testing.assert_allclose(penalized.kernel, decayed.kernel, rtol=1e-6)
     np.testing.assert_array_equal(penalized.table, decayed.table)
+    sums = window(state)
+    assert sums["regularizer"] / sums["labels"] == pytest.approx(penalty, rel=0.1)
+
+
+def test_losses_of_layers_weigh_by_the_labels_of_a_slice():
+    added = lambda model, targets: tf.reduce_sum(model.kernel) * tf.cast(tf.size(targets), tf.float32)  # noqa: E731
+    one = batch(rows=4, length=5)  # the two slices have 7 and 10 labels
+    found = []
+    for changes in ({}, {"gradient_accumulation_steps": 2}):
+        _, state, step = make(added_loss=added, **changes)
+        found.append(step.gradients(one)["gradients"]["kernel"].numpy())
+        step.run(one)
+        size = 20 // changes.get("gradient_accumulation_steps", 1)
+        expected = 17 * size * float(tf.reduce_sum(Bigrams().kernel))
+        assert window(state)["regularizer"] == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(found[0] - found[1], np.full_like(found[0], 10.0), rtol=1e-4)
 
 
 def test_loss_scale_grows_and_falls():
