@@ -19,6 +19,7 @@ _EXAMPLES = """\
   t2t_ext-translate-all --output_dir=RUN --split=dev          # beside a trainer: continues until training is over
   t2t_ext-translate-all --output_dir=RUN --decode_from_file=in.txt --decode_reference=ref.txt --wait_minutes=0
   t2t_ext-translate-all --output_dir=RUN --split=test --checkpoints=averaged --last_only --scoring=multi_bleu
+  t2t_ext-translate-all --output_dir=RUN --split=dev --checkpoints=best --search_grid=alpha=0.6:1.0:1.4
 """
 _FLAGS: FlagTable = {
     "What": {
@@ -58,6 +59,10 @@ _FLAGS: FlagTable = {
         ),
         "last_only": "Take only the last checkpoint that is there.",
     },
+    "Which search": {
+        "search_grid=NAME=A:B:C,...": "Try every combination of these settings of --decode_hparams with the last "
+        "checkpoint that is there, and say which has the best score, for example alpha=0.6:1.0:1.4,beam_size=4:8.",
+    },
     "Output": {
         "translations_dir=DIR": "Parent folder of the folder of translations and scores, instead of RUN/translations.",
     },
@@ -82,6 +87,9 @@ def main(flags: argparse.Namespace) -> None:
     from t2t_ext.runs.run_directory import RunDirectory
 
     directory = RunDirectory.open(flags.output_dir)
+    if flags.search_grid:
+        _try_grid(flags, directory)
+        return
     sweep = Sweep(directory, _config(flags, directory), say=say)
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     table = sweep.run(running_total)
@@ -92,6 +100,31 @@ def main(flags: argparse.Namespace) -> None:
         name, value = next(iter(best.scores.items()))
         which = "step" if len(table.records) == 1 else f"best of {len(table.records)}: step"
         print(f"{which} {best.step} with {name} {value:.2f} [{best.signatures[name]}]")
+
+
+def _try_grid(flags: argparse.Namespace, directory: Any) -> None:
+    """Tries the settings of ``--search_grid`` and says which are the best."""
+    from t2t_ext.experiments import search_grid
+    from t2t_ext.search.directions import check_directions, directions_of
+
+    for name in ("every_steps", "wait_minutes"):
+        if name in flags.given and (value := getattr(flags, name)):
+            raise UserError(
+                f"--{name}={value:g} has no effect beside --search_grid, which takes the last checkpoint; leave it out."
+            )
+    grid = search_grid.combinations(flags.search_grid, flags.decode_hparams)
+    for each in grid:
+        check_directions(each.hparams, directions_of(directory.hparams()))
+        check_shortlist(directory, each.hparams)
+    config = _config(flags, directory)
+    start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
+    tried = list(search_grid.try_all(directory, config, grid, say, running_total))
+    print(search_grid.shown(tried))
+    best, *_ = search_grid.ranked(tried)
+    name, value = next(iter(best.record.scores.items()))
+    chosen = shlex.quote(",".join([*filter(None, [flags.decode_hparams]), *best.combination.given]))
+    print(f"best of {len(tried)} at step {best.record.step}: --decode_hparams={chosen} with {name} {value:.2f}")
+    search_grid.warn(tried, flags.split)
 
 
 def _config(flags: argparse.Namespace, directory: Any) -> Any:

@@ -62,6 +62,12 @@ class ScoreRecord:
     run: str = ""
 
 
+def goodness(record: ScoreRecord) -> float:
+    """Returns the first score, or minus it if it is TER, the only score that is better when lower."""
+    name, value = next(iter(record.scores.items()))
+    return -value if name.rpartition(".")[2].startswith("TER") else value
+
+
 class ScoreTable:
     """The records of a folder."""
 
@@ -148,11 +154,6 @@ class ScoreTable:
 
     def best(self) -> ScoreRecord | None:
         """Returns the record with the best first score, the earliest one if several are equal; None without records."""
-
-        def goodness(record: ScoreRecord) -> float:
-            name, value = next(iter(record.scores.items()))
-            return -value if name.rpartition(".")[2].startswith("TER") else value  # only TER is better when lower
-
         return max(self.records, key=goodness, default=None)
 
     def write_table(self) -> pathlib.Path:

@@ -235,6 +235,26 @@ def test_a_checkpoint_that_comes_as_training_ends_is_not_missed(run, monkeypatch
     assert [record["step"] for record in records(run)] == [30, 60]
 
 
+def test_search_settings_are_compared(run, capsys):
+    flags = [f"--output_dir={run}", "--decode_hparams=max_input_length=50", "--search_grid=beam_size=1:2"]
+    assert translate_all.main(flags) == 0
+    out = capsys.readouterr().out
+    assert out.count(" lines in ") == 2
+    *_, heading, first, last, said = out.splitlines()
+    assert heading.split() == ["beam_size", "BLEU_cased", "BLEU_uncased", "lines/s"]
+    beam_size, score, *_ = first.split()
+    assert float(score) >= float(last.split()[1])
+    chosen = f"--decode_hparams=max_input_length=50,beam_size={beam_size}"
+    assert said == f"best of 2 at step 60: {chosen} with BLEU_cased {score}"
+    folders = [path.name for path in (run / "translations").iterdir() if path.is_dir()]
+    assert len(folders) == 2
+    assert {record["step"] for folder in folders for record in records(run, folder)} == {60}
+    assert translate_all.main(flags) == 0
+    again = capsys.readouterr().out
+    assert " lines in " not in again
+    assert again.splitlines()[-1] == said
+
+
 def test_scoring_without_a_name_is_the_problems(run, capsys):
     assert command(run, "--last_only", "--scoring=,") == 0
     assert "BLEU_cased" in capsys.readouterr().out
@@ -278,6 +298,9 @@ def test_curves_that_cannot_be_written_are_no_traceback(tmp_path):
         (["--output_dir=nowhere"], "nowhere"),
         (["--n_bootstrap=1"], "--n_bootstrap=1: an interval needs more samples"),
         (["--last_only", "--every_steps=7"], "--every_steps=7 has no effect beside --last_only"),
+        (["--search_grid=beam_size=1:2"], "beam_size is in --search_grid and in --decode_hparams"),
+        (["--search_grid=min_length=0:1", "--every_steps=7"], "--every_steps=7 has no effect beside --search_grid"),
+        (["--search_grid=min_length=0:1", "--wait_minutes=1"], "--wait_minutes=1 has no effect beside --search_grid"),
         (["--decode_from_file=-", "--decode_reference=-"], "cannot both be standard input"),
         (["--decode_hparams=return_beams=true", "--min_steps=99"], "return_beams of --decode_hparams change nothing"),
     ],

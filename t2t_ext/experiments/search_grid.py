@@ -1,0 +1,120 @@
+"""Tries settings of the search on a text with references: each combination is a sweep over one checkpoint."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation.score_table import ScoreRecord, goodness, score_names
+from t2t_ext.experiments.sweep import Say, Sweep, SweepConfig
+from t2t_ext.io import log
+from t2t_ext.io.progress import Progress
+from t2t_ext.reporting.table import Table, columns
+from t2t_ext.runs.run_directory import RunDirectory
+
+FLAG = "--search_grid"
+MOST = 200  # combinations
+
+
+@dataclasses.dataclass(frozen=True)
+class Combination:
+    """One combination of the grid's values.
+
+    Attributes:
+      given: ``NAME=VALUE`` of every setting of the grid.
+      hparams: All settings of the search.
+    """
+
+    given: tuple[str, ...]
+    hparams: DecodeHParams
+
+
+def combinations(grid: str, overrides: str = "") -> list[Combination]:
+    """Returns the combinations of a grid such as ``alpha=0.6:1.0:1.4,beam_size=4:8``, in its order.
+
+    ``overrides`` are the settings that all of them share, as in ``--decode_hparams``.
+
+    Raises:
+      UserError: The grid has a setting without values, one that is given twice, a single combination or too many; or
+        a combination is not allowed.
+    """
+    fixed = [part.partition("=")[0].strip() for part in overrides.split(",")]
+    choices: dict[str, list[str]] = {}
+    for part in grid.split(","):
+        name, _, values = (each.strip() for each in part.partition("="))
+        found = [value.strip() for value in values.split(":")]
+        if not name or not all(found):
+            raise UserError(f"{FLAG}={grid}: {part!r} is no setting with values. Write {FLAG}=alpha=0.6:1.0:1.4.")
+        if name in choices or len(set(found)) < len(found):
+            raise UserError(f"{FLAG}={grid}: {name} has a value twice. Give each value once: {name}=A:B:C.")
+        if name in fixed:
+            raise UserError(f"{name} is in {FLAG} and in --decode_hparams: leave it out of one of them.")
+        choices[name] = [f"{name}={value}" for value in found]
+    rows = list(itertools.product(*choices.values()))
+    if not 1 < len(rows) <= MOST:
+        raise UserError(f"{FLAG}={grid} has {len(rows)} combination(s); it may have 2 to {MOST}.")
+    return [Combination(row, resolve_decode_hparams(",".join([*filter(None, [overrides]), *row]))) for row in rows]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """A combination and the record of its translations."""
+
+    combination: Combination
+    record: ScoreRecord
+
+
+def try_all(
+    run: RunDirectory,
+    config: SweepConfig,
+    grid: Sequence[Combination],
+    say: Say = print,
+    progress: Progress | None = None,
+) -> Iterator[Tried]:
+    """Translates and scores with each combination and the newest checkpoint; what is stored is not done again.
+
+    Raises:
+      UserError: As ``Sweep.run``, or the checkpoint cannot be read.
+    """
+    for number, combination in enumerate(grid, start=1):
+        say(f"{number} of {len(grid)}: {','.join(combination.given)}")
+        sweep = Sweep(run, dataclasses.replace(config, decode_hparams=combination.hparams, last_only=True), say=say)
+        table = sweep.run(progress)
+        if sweep.deleted or sweep.damaged or not table.records:
+            raise UserError(f"No checkpoint of {run.path} could be read. Run the command again.")
+        yield Tried(combination, table.records[-1])
+
+
+def ranked(tried: Sequence[Tried]) -> list[Tried]:
+    """Returns the combinations, the best first score first; of equal ones the first of the grid."""
+    return sorted(tried, key=lambda each: -goodness(each.record))
+
+
+def shown(tried: Sequence[Tried]) -> str:
+    """Returns a table of the combinations, the best first, with their scores and speed."""
+    rows = ranked(tried)
+    names = score_names([each.record for each in rows])
+    settings = [part.partition("=")[0] for part in rows[0].combination.given]
+    speed = [*columns("lines/s", format=".1f")]
+    cells = [
+        [
+            *(part.partition("=")[2] for part in each.combination.given),
+            *(each.record.scores.get(name) for name in names),
+            each.record.lines / each.record.seconds if each.record.seconds else None,
+        ]
+        for each in rows
+    ]
+    return Table([*columns(*settings), *columns(*names, format=".2f"), *speed], cells).text()
+
+
+def warn(tried: Sequence[Tried], split: str, warning: Callable[[str], None] = log.warning) -> None:
+    """Warns of what makes a choice among the combinations doubtful."""
+    steps = {each.record.step for each in tried}
+    if len(steps) > 1:
+        warning(
+            f"the trainer saved checkpoints meanwhile: steps {', '.join(map(str, sorted(steps)))} are compared. Run "
+            "the command again when training is over, or with --checkpoints=best"
+        )
+    if split == "test":
+        warning("settings chosen on the test set make its score look better than it is: choose on --split=dev")
