@@ -11,6 +11,7 @@ from t2t_ext.experiments.sweep import Say, Sweep, SweepConfig
 from t2t_ext.io import log
 from t2t_ext.io.progress import Progress
 from t2t_ext.reporting.table import Table, columns
+from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
 FLAG = "--search_grid"
@@ -81,9 +82,15 @@ def try_all(
         say(f"{number} of {len(grid)}: {','.join(combination.given)}")
         sweep = Sweep(run, dataclasses.replace(config, decode_hparams=combination.hparams, last_only=True), say=say)
         table = sweep.run(progress)
-        if sweep.deleted or sweep.damaged or not table.records:
-            raise UserError(f"No checkpoint of {run.path} could be read. Run the command again.")
-        yield Tried(combination, table.records[-1])
+        steps = [*map(checkpoints.checkpoint_step, checkpoints.list_checkpoints(run.path / config.checkpoints))]
+        # Without checkpoints there are stored translations; otherwise the sweep would have failed.
+        record = table.get(steps[-1] or 0) if steps else table.records[-1]
+        if record is None:
+            raise UserError(
+                f"The last checkpoint in {run.path / config.checkpoints} is damaged, or the trainer saved or deleted "
+                "checkpoints meanwhile. Run the command again, or with --checkpoints=best."
+            )
+        yield Tried(combination, record)
 
 
 def ranked(tried: Sequence[Tried]) -> list[Tried]:
@@ -96,7 +103,6 @@ def shown(tried: Sequence[Tried]) -> str:
     rows = ranked(tried)
     names = score_names([each.record for each in rows])
     settings = [part.partition("=")[0] for part in rows[0].combination.given]
-    speed = [*columns("lines/s", format=".1f")]
     cells = [
         [
             *(part.partition("=")[2] for part in each.combination.given),
@@ -105,7 +111,7 @@ def shown(tried: Sequence[Tried]) -> str:
         ]
         for each in rows
     ]
-    return Table([*columns(*settings), *columns(*names, format=".2f"), *speed], cells).text()
+    return Table([*columns(*settings), *columns(*names, format=".2f"), *columns("lines/s", format=".1f")], cells).text()
 
 
 def warn(tried: Sequence[Tried], split: str, warning: Callable[[str], None] = log.warning) -> None:

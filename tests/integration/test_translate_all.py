@@ -249,10 +249,19 @@ def test_search_settings_are_compared(run, capsys):
     folders = [path.name for path in (run / "translations").iterdir() if path.is_dir()]
     assert len(folders) == 2
     assert {record["step"] for folder in folders for record in records(run, folder)} == {60}
+    shutil.rmtree(run / "checkpoints" / "model.ckpt-00000060")
+    shutil.rmtree(run / "checkpoints" / "model.ckpt-00000030")
     assert translate_all.main(flags) == 0
     again = capsys.readouterr().out
     assert " lines in " not in again
     assert again.splitlines()[-1] == said
+
+
+def test_search_settings_are_not_compared_on_a_damaged_checkpoint(run, capsys):
+    (weights,) = (run / "checkpoints" / "model.ckpt-00000060").glob("model.data-*")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert translate_all.main([f"--output_dir={run}", "--search_grid=beam_size=1:2"]) == 2
+    assert "checkpoints is damaged, or the trainer saved" in capsys.readouterr().err
 
 
 def test_scoring_without_a_name_is_the_problems(run, capsys):
