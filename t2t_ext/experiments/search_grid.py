@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, suggest
 from t2t_ext.evaluation.score_table import ScoreRecord, goodness, score_names
 from t2t_ext.experiments.sweep import Say, Sweep, SweepConfig
 from t2t_ext.io import log
@@ -47,6 +47,9 @@ def combinations(grid: str, overrides: str = "") -> list[Combination]:
         found = [value.strip() for value in values.split(":")]
         if not name or not all(found):
             raise UserError(f"{FLAG}={grid}: {part!r} is no setting with values. Write {FLAG}=alpha=0.6:1.0:1.4.")
+        if name not in (known := DecodeHParams.names()):
+            near, names = suggest(name, known), ", ".join(known)
+            raise UserError(f"{FLAG}={grid}: {name!r} is no setting of the search.{near} Known: {names}.")
         if name in choices or len(set(found)) < len(found):
             raise UserError(f"{FLAG}={grid}: {name} has a value twice. Give each value once: {name}=A:B:C.")
         if name in fixed:

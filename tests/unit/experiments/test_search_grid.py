@@ -31,7 +31,7 @@ def test_combinations_are_in_the_order_of_the_grid():
         ("alpha=1:2", "beam_size=4,alpha=1", "alpha is in --search_grid and in --decode_hparams"),
         ("alpha=1", "", "has 1 combination"),
         ("beam_size=" + ":".join(map(str, range(1, 300))), "", "has 299 combination"),
-        ("alfa=1:2", "", "Did you mean 'alpha'"),
+        ("alfa=1:2", "", "--search_grid=alfa=1:2: 'alfa' is no setting of the search. Did you mean 'alpha'?"),
         ("num_hypotheses=2:8", "beam_size=4", "num_hypotheses=8 is more than beam_size=4"),
         ("diverse_strength=0.1:0.2", "", "has no effect without diverse_groups"),
     ],
