@@ -3,6 +3,7 @@
 import argparse
 import pathlib
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
@@ -13,6 +14,7 @@ from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
 
 if TYPE_CHECKING:
+    from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.evaluation.run_texts import RunTexts
 
 _EXAMPLES = """\
@@ -83,6 +85,7 @@ def build_parser() -> FlagParser:
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
     """Translates and scores as the flags say."""
+    from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.experiments.sweep import Sweep
     from t2t_ext.runs.run_directory import RunDirectory
 
@@ -90,7 +93,7 @@ def main(flags: argparse.Namespace) -> None:
     if flags.search_grid:
         _try_grid(flags, directory)
         return
-    sweep = Sweep(directory, _config(flags, directory), say=say)
+    sweep = Sweep(directory, _config(flags, directory, [resolve_decode_hparams(flags.decode_hparams)]), say=say)
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     table = sweep.run(running_total)
     best = table.best()
@@ -105,7 +108,6 @@ def main(flags: argparse.Namespace) -> None:
 def _try_grid(flags: argparse.Namespace, directory: Any) -> None:
     """Tries the settings of ``--search_grid`` and says which are the best."""
     from t2t_ext.experiments import search_grid
-    from t2t_ext.search.directions import check_directions, directions_of
 
     for name in ("every_steps", "wait_minutes"):
         if name in flags.given and (value := getattr(flags, name)):
@@ -113,10 +115,7 @@ def _try_grid(flags: argparse.Namespace, directory: Any) -> None:
                 f"--{name}={value:g} has no effect beside --search_grid, which takes the last checkpoint; leave it out."
             )
     grid = search_grid.combinations(flags.search_grid, flags.decode_hparams)
-    for each in grid:
-        check_directions(each.hparams, directions_of(directory.hparams()))
-        check_shortlist(directory, each.hparams)
-    config = _config(flags, directory)
+    config = _config(flags, directory, [each.hparams for each in grid])
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     tried = list(search_grid.try_all(directory, config, grid, say, running_total))
     print(search_grid.shown(tried))
@@ -127,9 +126,8 @@ def _try_grid(flags: argparse.Namespace, directory: Any) -> None:
     search_grid.warn(tried, flags.split)
 
 
-def _config(flags: argparse.Namespace, directory: Any) -> Any:
-    """Returns the SweepConfig of the flags; finds all user errors."""
-    from t2t_ext.config.decode import resolve_decode_hparams
+def _config(flags: argparse.Namespace, directory: Any, searches: "Sequence[DecodeHParams]") -> Any:
+    """Returns the SweepConfig of the flags with the first of the searches; finds all user errors, of every search."""
     from t2t_ext.evaluation import protocols
     from t2t_ext.evaluation.scorer import Scorer
     from t2t_ext.experiments.sweep import SweepConfig
@@ -137,9 +135,10 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
 
     texts = run_texts(directory, flags)
     problem = texts.problem
-    decode_hparams = resolve_decode_hparams(flags.decode_hparams)
-    check_directions(decode_hparams, directions_of(directory.hparams()))
-    check_shortlist(directory, decode_hparams)
+    for each in searches:
+        check_directions(each, directions_of(directory.hparams()))
+        check_shortlist(directory, each)
+    decode_hparams = searches[0]
     # With early_stopping=heuristic, a search for more hypotheses goes on longer, which may change the best one.
     others = () if decode_hparams.early_stopping == "heuristic" else ("num_hypotheses",)
     if idle := decode_hparams.changed(*others, "return_beams", "write_beam_scores"):
