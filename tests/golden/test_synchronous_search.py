@@ -439,6 +439,7 @@ def test_an_ensemble():
         same(found[row], search(Mixture(), limit=limit, beam=4, alpha=0.6, wanted=4, forbidden=BANNED))
 
 
+@pytest.mark.slow
 def test_bfloat16():
     made = make(dtype="bfloat16")
     inputs = sources(3, seed=7)

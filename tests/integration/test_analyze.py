@@ -162,6 +162,7 @@ def test_gradient_norms_of_training(analyze_command, trained_run, tmp_path):
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".html", ".tsv", ".png"}
 
 
+@pytest.mark.slow
 def test_gradient_norms_at_checkpoints(analyze_command, trained_run, tmp_path):
     import tensorflow as tf
 

@@ -97,6 +97,9 @@ def test_the_dev_loss_is_that_of_the_averages(finished, toy_data, tmp_path):
         np.testing.assert_allclose(value, averages[name], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "finished", [pytest.param("last", marks=pytest.mark.slow), "schedule_free"], indirect=["finished"]
+)
 def test_a_resumed_run_is_the_undisturbed_one(finished, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
@@ -109,6 +112,7 @@ def test_a_resumed_run_is_the_undisturbed_one(finished, tmp_path):
             assert_equal(found[group], arrays)
 
 
+@pytest.mark.slow  # test_trainer.py does so without averages
 @pytest.mark.parametrize("finished", ["schedule_free"], indirect=True)
 def test_a_warm_start_that_keeps_the_optimizer_continues_exactly(finished, toy_data, tmp_path):
     run, middle = tmp_path / "run", finished / "checkpoints" / checkpoints.checkpoint_name(4)

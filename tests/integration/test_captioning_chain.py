@@ -129,6 +129,7 @@ def servable(place):
     return serving_fakes.Servable(directory / "30")
 
 
+@pytest.mark.slow  # test_query_server.py asks servers of text
 @pytest.mark.parametrize("kind", ["grpc", "rest"])
 def test_a_server_says_what_the_decoder_says(place, servable, decode, tmp_path, capsys, monkeypatch, kind):
     path = tmp_path / "images.npz"

@@ -57,6 +57,7 @@ def test_python_and_an_export_that_is_loaded_again(tiny_run, tmp_path):
     assert told[0].startswith("Exporting step "), told  # it takes long enough to say so
 
 
+@pytest.mark.slow
 def test_a_users_module_that_imports_tensorflow(tmp_path):
     (tmp_path / "my_model_with_tensorflow.py").write_text(MODEL)
     flags = [f"--t2t_usr_dir={tmp_path}", "--hparams_set=set_of_a_module_with_tensorflow", "--explain"]

@@ -39,6 +39,7 @@ def test_runs_are_of_the_directions_that_were_asked_for(runs):
         assert checkpoints.checkpoint_step(checkpoints.latest(run)) == 2
 
 
+@pytest.mark.slow  # test_two_sided_training.py does so with one idea
 def test_a_run_of_both_directions_goes_on_and_translates(runs, tmp_path, capsys):
     run = runs[2]
     assert trainer.main([f"--output_dir={run}", "--train_steps=3", "--local_eval_frequency=3"]) == 0

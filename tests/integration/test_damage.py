@@ -68,6 +68,7 @@ def test_a_damaged_shard_stops_the_trainer(flags, tmp_path, capsys):
     assert not RunDirectory.exists(run)
 
 
+@pytest.mark.slow  # test_trainer.py damages the last checkpoint
 def test_a_resumed_run_passes_over_a_damaged_best_checkpoint(flags, tmp_path, capsys):
     assert datagen.main([*flags, f"--data_dir={tmp_path / 'data'}"]) == 0
     train = ["--problem=translate_parallel_text", "--model=transformer", "--hparams_set=transformer_test",

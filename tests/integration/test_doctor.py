@@ -119,6 +119,7 @@ def test_tags_tell_pairs_apart_and_are_subwords_as_in_generation(run, tmp_path):
     assert report["repeated"] == {"pair": 0, "source": 0, "target": 80}
 
 
+@pytest.mark.slow
 def test_the_same_picture_on_two_processes(run, flags, monkeypatch):
     from t2t_ext.data.doctor import diagnosis as examining
 

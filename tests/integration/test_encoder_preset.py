@@ -28,6 +28,7 @@ def place(toy_corpus, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow  # the unit tests of preset encoders cover its parts
 def test_it_begins_with_the_weights_of_the_preset_and_learns_above_what_is_frozen(place):
     import keras_hub
 

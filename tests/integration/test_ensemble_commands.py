@@ -126,6 +126,7 @@ def exported_ensemble(tiny_run, other_run, few_signatures, tmp_path_factory):
     return export_dir / "40"
 
 
+@pytest.mark.slow  # the graph is that of a single model, which test_export.py serves, with the ensemble of the decoder
 def test_an_exported_ensemble(exported_ensemble, ensemble, tiny_run, other_run):
     import tensorflow as tf
 

@@ -65,6 +65,7 @@ def test_a_sampler_of_keras_hub(task, make_translator):
     assert begun[0].startswith("die")
 
 
+@pytest.mark.slow  # fits a model layer by layer, without a graph
 def test_fit_and_the_preset_again(task, preset, tmp_path):
     import keras
     import keras_hub

@@ -295,6 +295,7 @@ def test_shares():
 WON = [("l2r", 2), ("r2l", 7), ("l2r", 4), ("l2r", 6), ("l2r", 0)]
 
 
+@pytest.mark.slow  # the contract suite exports every model
 def test_served_like_any_other_model(scorer, results, tmp_path):
     """The exported model translates when TensorFlow's C API loads it in a process without t2t_ext."""
     import tensorflow as tf

@@ -109,13 +109,12 @@ def test_compiled_updates_of_merged_parts_are_those_of_the_parts(kind, hparams_s
     assert compiled.traces <= 2  # widths of 16 and 24 tokens
 
 
+@pytest.mark.slow  # the test above compiles two widths
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
         ("max_length=12", [8, 12]),
-        pytest.param(
-            "max_length=18,gradient_accumulation_steps=2,clip_grad_norm=0.1", [8, 12, 18], marks=pytest.mark.slow
-        ),
+        ("max_length=18,gradient_accumulation_steps=2,clip_grad_norm=0.1", [8, 12, 18]),
     ],
 )
 def test_every_bucket_compiles(more, expected):
