@@ -71,8 +71,9 @@ def train(strategy, out, case):
     kind = case.get("model", "transformer")
     hparams = registry.hparams(f"{kind}_test").override(",".join(filter(None, [base, case.get("hparams")])))
     keras.utils.set_random_seed(1)
+    made = penalized(registry.model(kind)) if case.get("penalties") else registry.model(kind)
     with strategy.scope():
-        model = registry.model(kind)(hparams, source_vocab_size=50, target_vocab_size=50)
+        model = made(hparams, source_vocab_size=50, target_vocab_size=50)
         model.build()
         variables = model.named_variables()
         optimizer = make_optimizer(hparams, variables)
@@ -123,6 +124,20 @@ def train(strategy, out, case):
         components = [np.asarray(part) for part in strategy.experimental_local_results(variable)]
         assert all(np.array_equal(components[0], other) for other in components), "replicas differ"
     np.savez(out, **arrays)
+
+
+def penalized(base):
+    """Returns a subclass that adds to the loss the mean square of the features, and that of a matrix."""
+
+    class Penalized(base):
+        def training_features(self, inputs, targets, training=False):
+            features = super().training_features(inputs, targets, training=training)
+            real = tf.cast(tf.not_equal(self.training_labels(targets), 0), features.dtype)
+            self.add_loss(tf.reduce_sum(real[..., None] * tf.square(features)) / tf.reduce_sum(real))
+            self.add_loss(tf.reduce_sum(tf.square(self.softmax_weights()[0])))
+            return features
+
+    return Penalized
 
 
 def inject(model, state, at_step, at_replica):

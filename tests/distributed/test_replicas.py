@@ -47,6 +47,8 @@ SLOW_CASES = {
         **SCHEDULE_FREE,
         "hparams": f"{SCHEDULE_FREE['hparams']},gradient_accumulation_steps=2",
     },
+    "penalties_one": {"replicas": 1, "penalties": True, "steps": 3},
+    "penalties_two": {"replicas": 2, "penalties": True, "hparams": "gradient_accumulation_steps=2", "steps": 3},
     "simcut_one": {"replicas": 1, "hparams": SIMCUT, "steps": 3},
     "simcut_two": {"replicas": 2, "hparams": f"{SIMCUT},gradient_accumulation_steps=2", "steps": 3},
 }
@@ -159,6 +161,12 @@ def test_two_replicas_of_a_model_with_two_target_sides_are_one(results):
 def test_two_replicas_with_simcut_are_one(more_results):
     assert_same(more_results["simcut_one"], more_results["simcut_two"])
     assert more_results["simcut_one"]["state/metrics/window"][-1] > 0  # the regularizer
+
+
+@pytest.mark.slow
+def test_what_layers_add_to_the_loss_is_that_of_one_batch(more_results):
+    assert_same(more_results["penalties_one"], more_results["penalties_two"])
+    assert more_results["penalties_one"]["state/metrics/window"][-1] > 1  # the regularizer
 
 
 def test_an_inf_on_one_replica_is_skipped_by_all_and_lowers_the_loss_scale(results):
