@@ -68,6 +68,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, resolved: setup_run.ResolvedRun) -> int:
     """Generates the data if requested, and trains; returns the exit status."""
+    setup_run.check_checkpoints(resolved)
     setup_run.check_first_weights(resolved)
     if args.generate_data:
         from t2t_ext.bin._generation import generate_from_flags

@@ -117,8 +117,12 @@ def _try_grid(flags: argparse.Namespace, directory: Any) -> None:
     grid = search_grid.combinations(flags.search_grid, flags.decode_hparams)
     config = _config(flags, directory, [each.hparams for each in grid])
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
-    tried = list(search_grid.try_all(directory, config, grid, say, running_total))
-    print(search_grid.shown(tried))
+    tried: list[search_grid.Tried] = []
+    try:
+        tried.extend(search_grid.try_all(directory, config, grid, say, running_total))
+    finally:  # also what was tried before an error or Ctrl-C
+        if tried:
+            print(search_grid.shown(tried))
     best, *_ = search_grid.ranked(tried)
     name, value = next(iter(best.record.scores.items()))
     chosen = shlex.quote(",".join([*filter(None, [flags.decode_hparams]), *best.combination.given]))

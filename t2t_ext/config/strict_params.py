@@ -272,10 +272,13 @@ class StrictParams:
         kind = known_class(stored.pop(_CLASS), cls) if _CLASS in stored else cls
         unknown = [name for name in stored if name not in kind.names()]
         if unknown:
+            had = f"Stored hyper-parameters have {', '.join(map(repr, unknown))}, which {kind.__name__}"
+            guess = suggest(unknown[0], kind.names())
+            if kind.__module__.partition(".")[0] != "t2t_ext":
+                raise UserError(f"{had} of the module {kind.__module__} does not have.{guess} Add the field again.")
             raise UserError(
-                f"Stored hyper-parameters have {', '.join(map(repr, unknown))}, which {kind.__name__} of t2t_ext "
-                f"{__version__} does not know.{suggest(unknown[0], kind.names())} They were written by a newer "
-                f"version: update t2t_ext."
+                f"{had} of t2t_ext {__version__} does not know.{guess} They were written by a newer version: update "
+                f"t2t_ext."
             )
         return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()})
 

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
+from t2t_ext.config.decode import NOT_IN_THE_RESULT, DecodeHParams
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.evaluation.score_table import ScoreRecord, goodness, score_names
 from t2t_ext.experiments.sweep import Say, Sweep, SweepConfig
@@ -16,6 +16,7 @@ from t2t_ext.runs.run_directory import RunDirectory
 
 FLAG = "--search_grid"
 MOST = 200  # combinations
+_WITHOUT_EFFECT = (*NOT_IN_THE_RESULT, "return_beams", "write_beam_scores")  # on the score
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +38,8 @@ def combinations(grid: str, overrides: str = "") -> list[Combination]:
     ``overrides`` are the settings that all of them share, as in ``--decode_hparams``.
 
     Raises:
-      UserError: The grid has a setting without values, one that is given twice, a single combination or too many; or
-        a combination is not allowed.
+      UserError: The grid has a setting without values, one that is given twice or changes no score, a single
+        combination or too many; or a combination is not allowed.
     """
     fixed = [part.partition("=")[0].strip() for part in overrides.split(",")]
     choices: dict[str, list[str]] = {}
@@ -54,11 +55,34 @@ def combinations(grid: str, overrides: str = "") -> list[Combination]:
             raise UserError(f"{FLAG}={grid}: {name} has a value twice. Give each value once: {name}=A:B:C.")
         if name in fixed:
             raise UserError(f"{name} is in {FLAG} and in --decode_hparams: leave it out of one of them.")
+        if name in _WITHOUT_EFFECT:
+            raise UserError(f"{FLAG}={grid}: {name} changes no score, so a grid has no place for it: leave it out.")
         choices[name] = [f"{name}={value}" for value in found]
     rows = list(itertools.product(*choices.values()))
     if not 1 < len(rows) <= MOST:
         raise UserError(f"{FLAG}={grid} has {len(rows)} combination(s); it may have 2 to {MOST}.")
-    return [Combination(row, resolve_decode_hparams(",".join([*filter(None, [overrides]), *row]))) for row in rows]
+    tried = [Combination(row, _resolved(overrides, row)) for row in rows]
+    for one, other in itertools.combinations(tried, 2):
+        if one.hparams == other.hparams:
+            same = f"{','.join(one.given)} and {','.join(other.given)}"
+            raise UserError(f"{FLAG}={grid}: {same} are the same search. Give each value once.")
+    if "num_hypotheses" in choices and all(
+        each.early_stopping == "exact" and each.sampling_method == "argmax" for each in (one.hparams for one in tried)
+    ):
+        raise UserError(
+            f"{FLAG}={grid}: num_hypotheses changes no score with early_stopping=exact: leave it out, or give "
+            "early_stopping=heuristic in --decode_hparams."
+        )
+    return tried
+
+
+def _resolved(overrides: str, row: Sequence[str]) -> DecodeHParams:
+    """Returns the settings of a combination; a UserError names it."""
+    given, fixed = ",".join(row), overrides.strip()
+    flag = f"{FLAG} with {given}{f' and --decode_hparams={fixed}' if fixed else ''}"
+    hparams = DecodeHParams().override(f"{fixed},{given}" if fixed else given, flag=flag)
+    hparams.check_effect(flag)
+    return hparams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +103,16 @@ def try_all(
     """Translates and scores with each combination and the newest checkpoint; what is stored is not done again.
 
     Raises:
-      UserError: As ``Sweep.run``, or the checkpoint cannot be read.
+      UserError: As ``Sweep.run``, after the name of the combination; or the checkpoint cannot be read.
     """
     for number, combination in enumerate(grid, start=1):
-        say(f"{number} of {len(grid)}: {','.join(combination.given)}")
+        name = ",".join(combination.given)
+        say(f"{number} of {len(grid)}: {name}")
         sweep = Sweep(run, dataclasses.replace(config, decode_hparams=combination.hparams, last_only=True), say=say)
-        table = sweep.run(progress)
+        try:
+            table = sweep.run(progress)
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
         steps = [*map(checkpoints.checkpoint_step, checkpoints.list_checkpoints(run.path / config.checkpoints))]
         # Without checkpoints there are stored translations; otherwise the sweep would have failed.
         record = table.get(steps[-1] or 0) if steps else table.records[-1]
@@ -118,12 +146,12 @@ def shown(tried: Sequence[Tried]) -> str:
 
 
 def warn(tried: Sequence[Tried], split: str, warning: Callable[[str], None] = log.warning) -> None:
-    """Warns of what makes a choice among the combinations doubtful."""
+    """Warns of what makes a choice among the combinations doubtful; an empty ``split`` is another text."""
     steps = {each.record.step for each in tried}
     if len(steps) > 1:
         warning(
             f"the trainer saved checkpoints meanwhile: steps {', '.join(map(str, sorted(steps)))} are compared. Run "
             "the command again when training is over, or with --checkpoints=best"
         )
-    if split == "test":
-        warning("settings chosen on the test set make its score look better than it is: choose on --split=dev")
+    if split and split != "dev":
+        warning(f"settings chosen on {split} make its score look better than it is: choose on --split=dev")

@@ -278,7 +278,7 @@ def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None
     if complaints:
         raise UserError(
             f"Every checkpoint in {candidates[0].parent} is damaged ({complaints[0]}). "
-            "Restore one from a backup, or remove them to start again."
+            "Restore one from a backup, or begin a new run in another folder."
         )
     return None
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from t2t_ext.data.datasets.manifest import problems_in
 from t2t_ext.errors import UserError
-from t2t_ext.runs.run_directory import USER_CODE_NAME, RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import CONFIG_NAME, USER_CODE_NAME, RunDirectory
 
 _MOST_NAMED = 3
+_OF_CHECKPOINTS = ("checkpoints", "best", "averaged")
 # A new run's folder may contain the remains of a run that was killed early, logs, and the user's notes and scripts.
 _MAY_BE_THERE = re.compile(
     rf"\..*|checkpoints|best|averaged|train|eval|tensorboard|{USER_CODE_NAME}|vocab\.\w+\.model|logs?|lost\+found"
@@ -31,8 +33,8 @@ def check_new(output_dir: str, data_dir: str) -> None:
       data_dir: The folder of the data, which may not exist yet; empty if not given.
 
     Raises:
-      UserError: It is a file, it is the data folder, or it holds data, other runs or something else, among which a run
-        would scatter its files.
+      UserError: It is a file, it is the data folder, or it holds data, other runs, checkpoints of a run whose
+        configuration is missing, or something else, among which a run would scatter its files.
     """
     folder = pathlib.Path(output_dir)
     if folder.exists() and not folder.is_dir():
@@ -47,6 +49,13 @@ def check_new(output_dir: str, data_dir: str) -> None:
         )
     if not folder.is_dir():
         return
+    for name in _OF_CHECKPOINTS:
+        if left := checkpoints.list_checkpoints(folder / name):
+            raise UserError(
+                f"--output_dir={output_dir} holds checkpoints ({_some([f'{name}/{path.name}' for path in left])}), but "
+                f"not the {CONFIG_NAME} of their run. Restore it to resume the run, or name another folder for a new "
+                f"run, such as --output_dir={folder / 'run'}."
+            )
     runs, others = [], []
     data = pathlib.Path(os.path.realpath(data_dir)) if data_dir else None
     for entry in sorted(folder.iterdir()):

@@ -403,11 +403,11 @@ class RunDirectory:
         self.load_user_code()
         try:
             found = known_class(self._config.hparams_class, HParams)
+            self._hparams = found.from_dict(self._config.hparams)
         except UserError as error:
             own = self._config.t2t_usr_dir_sha256 and user_directory.named()
             copy = " The run holds the modules that it was trained with: leave --t2t_usr_dir out to use these."
             raise UserError(f"The run {self._path} cannot be read. {error}{copy if own else ''}") from error
-        self._hparams = found.from_dict(self._config.hparams)
         return self._hparams
 
     def require_text(self, what: str, instead: str = "Use t2t_ext-decoder or t2t_ext-exporter with it.") -> None:

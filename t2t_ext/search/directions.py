@@ -22,8 +22,9 @@ def check_directions(hparams: DecodeHParams, directions: int) -> None:
     """Checks that the decode hparams suit a model with this number of directions.
 
     Raises:
-      UserError: The beam size is odd or sampling is set for a model of two directions; a coverage penalty is combined
-        with sb_decode=recompute; or settings for two directions are given to a model of one.
+      UserError: The beam size is odd, its groups do not divide a direction's half of it, or sampling is set for a model
+        of two directions; a coverage penalty is combined with sb_decode=recompute; or settings for two directions are
+        given to a model of one.
     """
     if directions == 1:
         given = [f"{name}={getattr(hparams, name)}" for name in hparams.synchronous_fields()]
@@ -43,6 +44,12 @@ def check_directions(hparams: DecodeHParams, directions: int) -> None:
             f"beam_size={hparams.beam_size}: this model generates left to right and right to left at once, and each "
             "direction has half of the beam. Give an even number; beam_size=2 is one hypothesis a direction, the "
             "greedy search of such a model."
+        )
+    groups = hparams.diverse_groups
+    if hparams.beam_size % (directions * groups):
+        raise UserError(
+            f"beam_size={hparams.beam_size} is not a multiple of {directions * groups}: this model generates in "
+            f"{directions} directions, with diverse_groups={groups} in each."
         )
     if hparams.sb_decode == "recompute" and hparams.coverage_penalty:
         raise UserError(

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.text.text_encoder import EOS_ID
-from t2t_ext.errors import UserError
 from t2t_ext.search import diverse_groups, lexical_constraints
 from t2t_ext.search.lexical_constraints import Phrases, Progress
 from t2t_ext.search.rules import Step
@@ -32,11 +31,11 @@ _MOST_MISSING = 400
 ConstraintState = tuple[Phrases, Progress]
 
 
-def guided_strategy(hparams: DecodeHParams, directions: int, phrases: Phrases | None = None) -> BeamStrategy | None:
+def guided_strategy(hparams: DecodeHParams, phrases: Phrases | None = None) -> BeamStrategy | None:
     """Returns the strategy that the phrases or the hparams ask for; None means the usual beam.
 
     Raises:
-      UserError: Phrases are given although the hparams exclude them, or the groups do not divide the beam evenly.
+      UserError: Phrases are given although the hparams exclude them.
     """
     if phrases is not None:
         hparams.check_constraints()
@@ -44,11 +43,6 @@ def guided_strategy(hparams: DecodeHParams, directions: int, phrases: Phrases | 
     groups = hparams.diverse_groups
     if groups == 1:
         return TopBeam() if hparams.beam_extends == "top" else None
-    if hparams.beam_size % (directions * groups):
-        raise UserError(
-            f"beam_size={hparams.beam_size} is not a multiple of {directions * groups}: this model generates in "
-            f"{directions} directions, with diverse_groups={groups} in each."
-        )
     return DiverseGroups(groups, hparams.diverse_strength)
 
 

@@ -42,6 +42,13 @@ class ServedText:
         """Returns lines of raw target phrases, separated by tabs, in the form in which the graph takes constraints."""
         return self.target.segment_phrases(lines)
 
+    def prefixes_to_graph(self, prefixes: Sequence[str]) -> list[str]:
+        """Returns raw beginnings of translations in the form in which the graph takes prefixes, as the decoder does.
+
+        Whitespace at the end of a prefix says that its last word is complete.
+        """
+        return self.target.segment_beginnings(self.target.prepare_beginnings(prefixes))
+
     def to_prepared(self, side: str, texts: Sequence[str]) -> list[str]:
         """Returns raw texts after the preparation steps, before words are segmented into subwords."""
         return self.side(side).prepare(texts)

@@ -82,6 +82,7 @@ def train(config: TrainConfig | setup_run.ResolvedRun, *, quiet: bool = False) -
     """
     say = Progress(0, quiet=quiet).line
     resolved = setup_run.resolve(config) if isinstance(config, TrainConfig) else config
+    setup_run.check_checkpoints(resolved)
     run = auto_batch_size.fill_in(resolved, say)
     if run.settings.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -347,8 +348,7 @@ class _Loop:
     def _evaluate_here(self) -> None:
         """Evaluates and records the results; at a signal, raises ``Interrupted`` without recording anything."""
         step, began = self._session.step, time.monotonic()
-        decode, translates = self._settings.decode_hparams, self._settings.eval_bleu_sentences >= 0
-        advice = out_of_memory.evaluation_advice(self._session.hparams, decode, translates=translates)
+        advice = out_of_memory.evaluation_advice(self._session.hparams, self._settings)
         memory = out_of_memory.explained(f"the evaluation after step {step}", lambda: "dev sentences", advice)
         with self._signals.abandoning(), memory:
             metrics, hypotheses = self._evaluator.evaluate(self._session.weights_for_users(), self._progress.note)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_ext.config.decode import resolve_decode_hparams
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.strict_params import parse_assignments
+from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError, first_line
 
 
@@ -58,22 +59,25 @@ def advice(hparams: HParams, *, merged: bool = False) -> str:
     return f"Change --hparams in a new run: {'; '.join(ways)}; or batch_size=auto."
 
 
-def evaluation_advice(hparams: HParams, decode_hparams: str, *, translates: bool) -> str:
+def evaluation_advice(hparams: HParams, settings: TrainingSettings) -> str:
     """Returns what to change so that an evaluation takes less memory.
 
     Args:
       hparams: The run's hparams.
-      decode_hparams: The value of ``--decode_hparams`` for the evaluation; a new value replaces all of it.
-      translates: Whether the evaluation translates; its loss is computed in any case.
+      settings: The run's other settings, among them how its evaluations translate.
     """
     loss = f"its loss is taken in batches of batch_size tokens (--hparams, now {hparams.batch_size})"
-    if not translates:
+    if settings.eval_bleu_sentences < 0:  # without translations
         return f"Start a new run with a smaller batch_size: {loss}."
-    at_once = resolve_decode_hparams(decode_hparams, stored=True).batch_size
-    smaller = {**parse_assignments(decode_hparams, "decode_hparams"), "batch_size": max(1, at_once // 4)}
+    given = settings.decode_hparams
+    at_once = resolve_decode_hparams(given, stored=True).batch_size
+    smaller = {**parse_assignments(given, "decode_hparams"), "batch_size": max(1, at_once // 4)}
     shown = ",".join(f"{name}={value}" for name, value in smaller.items())
+    without = "--eval_bleu_sentences=-1 --best_checkpoint_metric=loss"
+    if settings.eval_early_stopping_steps:
+        without += " --eval_early_stopping_metric=loss"
     return (
         f'Start again with a smaller batch_size in --decode_hparams (now {at_once}; such as "{shown}"), or '
-        "without translations (--eval_bleu_sentences=-1 --best_checkpoint_metric=loss). If memory runs out again, "
+        f"without translations ({without}). If memory runs out again, "
         f"start a new run with a smaller batch_size in --hparams: {loss}."
     )

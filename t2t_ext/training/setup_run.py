@@ -208,6 +208,25 @@ def first_weights(run: ResolvedRun) -> str | None:
     return run.config.warm_start_from or None
 
 
+def check_checkpoints(run: ResolvedRun) -> None:
+    """Checks that a run that has begun still has a checkpoint from which it can be resumed.
+
+    Without one it would begin anew, and delete its measurements and its best checkpoint, which may be all that is left.
+
+    Raises:
+      UserError: All checkpoints are gone, but ``best`` or ``averaged`` holds some.
+    """
+    if run.stored is None or checkpoints.list_checkpoints(run.stored.checkpoints_dir):
+        return
+    for folder in (run.stored.best_dir, run.stored.averaged_dir):
+        if left := checkpoints.list_checkpoints(folder):
+            raise UserError(
+                f"The run {run.output_dir} has no checkpoint to resume from: {run.stored.checkpoints_dir} holds none, "
+                f"but {folder} holds {left[-1].name}. Restore one from a backup; or begin a new run with these "
+                f"weights, --warm_start_from={left[-1]}, in another --output_dir; or delete the run to begin anew."
+            )
+
+
 def check_first_weights(run: ResolvedRun) -> None:
     """Checks, without reading arrays, that the checkpoint of the first weights exists and can be used as requested.
 

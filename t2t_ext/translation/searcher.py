@@ -114,7 +114,7 @@ class Searcher:
         if seeds is not None:
             seeds = tf.pad(seeds, missing)
         rules = search_rules(hparams, sources, reversed_directions, self._target.encoder, beginnings)
-        strategy = sampling_strategy(hparams, sources, seeds) or guided_strategy(hparams, directions, phrases)
+        strategy = sampling_strategy(hparams, sources, seeds) or guided_strategy(hparams, phrases)
         stepper: Any = WholePrefixes(self._model, config) if hparams.sb_decode == "recompute" else self._model
         step = stepper.step_with_attention if any(rule.needs_attention for rule in rules) else stepper.step
         state, columns = stepper.start(sources), None

@@ -266,8 +266,8 @@ class Translator:
         encoded = self.source.read(lines)
         self._note_truncated(encoded)
         encoder = self.target_encoder
-        prepared = None if prefixes is None else _keeping_whitespace(prefixes, encoder.prepare_beginnings)
-        segmented = None if prepared is None else _keeping_whitespace(prepared, encoder.segment)
+        prepared = None if prefixes is None else encoder.prepare_beginnings(prefixes)
+        segmented = None if prepared is None else encoder.segment_beginnings(prepared)
         results = self._search_all(encoded, progress, segmented, phrases)
         self.untranslated_line_numbers = tuple(
             i
@@ -660,13 +660,6 @@ def _alignment(aligned: Mapping[str, list[bytes]], row: int) -> str:
 def _strings(texts: Sequence[str] | None, batch: np.ndarray) -> tf.Tensor | None:
     """Returns the texts of a batch as a string tensor [B], or None without texts."""
     return None if texts is None else tf.constant([texts[i] for i in batch], tf.string)
-
-
-def _keeping_whitespace(prefixes: Sequence[str], function: Callable[[list[str]], list[str]]) -> list[str]:
-    """Applies a function to prefixes without their trailing whitespace, which is then appended again."""
-    bodies = [prefix.rstrip() for prefix in prefixes]
-    rows = zip(function(bodies), prefixes, bodies, strict=True)
-    return [made + prefix[len(body) :] for made, prefix, body in rows]
 
 
 def _right_to_left(count: int, partners: Sequence[str] | None, directions: Sequence[str] | None) -> np.ndarray:

@@ -172,7 +172,7 @@ def test_only_the_top_is_extended(beam):
     assert search_config(top, beam, 2, BANNED).freezes
     made, inputs, limits = make(), sources(6, seed=9), [9] * 6
     settings, beams = {"alpha": 0.6, "finished_partner": "freeze"}, {"beam_size": beam, "num_hypotheses": beam}
-    found = ours(made[0], inputs, limits, strategy=lambda: guided_strategy(top, 2), **beams, **settings)
+    found = ours(made[0], inputs, limits, strategy=lambda: guided_strategy(top), **beams, **settings)
     for one, numpy_model, limit in zip(found, numpy_models(made, inputs), limits, strict=True):
         same(one, search(numpy_model, limit=limit, beam=beam, wanted=beam, forbidden=BANNED, top=True, **settings))
     assert found != ours(made[0], inputs, limits, **beams, **settings)

@@ -158,11 +158,11 @@ def test_diverse_groups(make_translator, tiny_translator):
 
 def test_groups_that_do_not_share_the_beam():
     from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
-    from t2t_ext.search.guided_strategies import guided_strategy
+    from t2t_ext.search.directions import check_directions
 
     with pytest.raises(UserError, match="beam_size=4 is not a multiple of diverse_groups=3"):
         resolve_decode_hparams("diverse_groups=3")
     with pytest.raises(UserError, match="no effect without diverse_groups"):
         resolve_decode_hparams("diverse_strength=2.0")
     with pytest.raises(UserError, match="generates in 2 directions"):
-        guided_strategy(DecodeHParams(diverse_groups=4), directions=2)
+        check_directions(DecodeHParams(diverse_groups=4), directions=2)

@@ -11,6 +11,7 @@ from test_export import HERE, loader_arguments, run_loader
 from t2t_ext.bin import datagen, decoder, exporter, prepare, query_server, trainer
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
+from t2t_ext.serving.served_text import ServedText
 
 STEPS = "--text_steps=moses_tokenize,truecase"
 SUBWORDS = ["--subwords=subword_nmt", "--num_merges=60"]
@@ -156,6 +157,9 @@ def test_translations_and_guides(translator):
     assert begun.prepared.startswith("die Katze liebt ")
     assert begun.text.startswith("Die Katze liebt ")
     assert translator.unmet_prefix_line_numbers == ()
+    # A client of a server prepares it likewise, with the whitespace that says that the last word is complete.
+    text = ServedText(translator.source_encoder, translator.target_encoder)
+    assert text.prefixes_to_graph(["Die Katze liebt ", "Die"]) == ["die Katze liebt ", "die"]
     held = translator.translate(LINES[:1], constraints=[["Stadt."]])[0][0]
     assert "Stadt ." in held.prepared
     assert held.unmet_constraints == 0

@@ -19,7 +19,7 @@ Richardson 2018 (SentencePiece), https://aclanthology.org/D18-2012.
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from t2t_ext.data.text import text_container
@@ -144,8 +144,11 @@ class SubwordEncoder:
         return self.steps.prepare(texts)
 
     def prepare_beginnings(self, texts: Sequence[str]) -> list[str]:
-        """Returns beginnings of texts, such as prefixes of translations, as they appear in a prepared text."""
-        return self.steps.prepare_beginnings(texts)
+        """Returns beginnings of texts, such as prefixes of translations, as they appear in a prepared text.
+
+        Whitespace at the end, which says that the last word is complete, is kept.
+        """
+        return _keeping_whitespace(texts, self.steps.prepare_beginnings)
 
     def prepare_phrases(self, phrases: Sequence[str]) -> list[str]:
         """Returns parts of sentences as they appear inside a prepared text; the truecaser does not change them."""
@@ -160,6 +163,10 @@ class SubwordEncoder:
     def segment(self, prepared: Sequence[str]) -> list[str]:
         """Returns the segmented form of prepared texts, as the graph reads it."""
         return list(prepared) if self.segmented_by_graph else [self.subwords.segment(text) for text in prepared]
+
+    def segment_beginnings(self, prepared: Sequence[str]) -> list[str]:
+        """Returns the segmented form of prepared beginnings of texts; whitespace at the end is kept."""
+        return _keeping_whitespace(prepared, self.segment)
 
     def segment_phrases(self, lines: Sequence[str]) -> list[str]:
         """Returns lines of raw phrases, separated by tabs, in the segmented form that the graph reads."""
@@ -244,3 +251,10 @@ class SubwordEncoder:
 
     def __reduce__(self):  # noqa: ANN204 -- pickle's protocol, for worker processes
         return SubwordEncoder, (self.model_bytes,)
+
+
+def _keeping_whitespace(texts: Sequence[str], function: Callable[[list[str]], list[str]]) -> list[str]:
+    """Applies a function to texts without their trailing whitespace, which is then appended again."""
+    bodies = [text.rstrip() for text in texts]
+    rows = zip(function(bodies), texts, bodies, strict=True)
+    return [made + text[len(body) :] for made, text, body in rows]

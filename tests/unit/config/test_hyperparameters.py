@@ -277,6 +277,8 @@ def test_stored_field_that_is_unknown():
     stored = {**HParams().to_dict(), "invented_later": 3}
     with pytest.raises(UserError, match=r"'invented_later'.*newer version"):
         HParams.from_dict(stored)
+    with pytest.raises(UserError, match=rf"'layer', which WithLists of the module {__name__} does not have\. Did you"):
+        WithLists.from_dict({"layer": 3})
 
 
 def test_stored_class_that_is_unknown():

@@ -32,8 +32,12 @@ def test_combinations_are_in_the_order_of_the_grid():
         ("alpha=1", "", "has 1 combination"),
         ("beam_size=" + ":".join(map(str, range(1, 300))), "", "has 299 combination"),
         ("alfa=1:2", "", "--search_grid=alfa=1:2: 'alfa' is no setting of the search. Did you mean 'alpha'?"),
-        ("num_hypotheses=2:8", "beam_size=4", "num_hypotheses=8 is more than beam_size=4"),
+        ("num_hypotheses=2:8", "", "--search_grid with num_hypotheses=8: num_hypotheses=8 is more than beam_size=4"),
         ("diverse_strength=0.1:0.2", "", "has no effect without diverse_groups"),
+        ("min_length=0:-1", "alpha=1", "--search_grid with min_length=-1 and --decode_hparams=alpha=1: min_length"),
+        ("alpha=0.6:0.60", "", "alpha=0.6 and alpha=0.60 are the same search"),
+        ("batch_size=1:8", "", "batch_size changes no score"),
+        ("num_hypotheses=2:4", "", "num_hypotheses changes no score with early_stopping=exact"),
     ],
 )
 def test_mistakes(grid, overrides, message):
@@ -57,6 +61,11 @@ def test_of_equal_ones_the_first_comes_first():
     assert [each.combination.hparams.beam_size for each in search_grid.ranked(tried)] == [1, 8, 4]
 
 
+def test_more_hypotheses_are_a_setting_where_they_change_the_search():
+    grid = search_grid.combinations("num_hypotheses=2:4", "early_stopping=heuristic")
+    assert [each.hparams.num_hypotheses for each in grid] == [2, 4]
+
+
 def test_warnings():
     grid = search_grid.combinations("alpha=1:2")
     said = []
@@ -66,3 +75,7 @@ def test_warnings():
     search_grid.warn(tried, "test", said.append)
     assert "steps 10, 20 are compared" in said[0]
     assert "choose on --split=dev" in said[1]
+    said.clear()
+    search_grid.warn(tried[:1], "mt03", said.append)
+    search_grid.warn(tried[:1], "", said.append)
+    assert said == ["settings chosen on mt03 make its score look better than it is: choose on --split=dev"]

@@ -52,6 +52,12 @@ def test_folders_of_something_else_are_refused(tmp_path, names, told):
     assert f"--output_dir={tmp_path / 'run'}" in str(caught.value)
 
 
+@pytest.mark.parametrize("folder", ["checkpoints", "best", "averaged"])
+def test_checkpoints_of_a_run_without_its_configuration_are_not_taken_over(tmp_path, folder):
+    with pytest.raises(UserError, match=rf"checkpoints \({folder}/model.ckpt-00000004\), but not the config.json"):
+        check_new(make(tmp_path, f"{folder}/model.ckpt-00000004/", "metrics.jsonl"), "")
+
+
 def test_data_and_run_need_a_folder_each(tmp_path):
     with pytest.raises(UserError, match=r"is the --data_dir and is no run"):
         check_new(str(tmp_path), f"{tmp_path}/")

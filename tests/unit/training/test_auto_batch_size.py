@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.config.hyperparameters import HParams
-from t2t_ext.config.training import TrainConfig
+from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.data.datasets import batching
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
@@ -260,17 +260,20 @@ def test_what_makes_parts_smaller(change, smaller):
 
 
 def test_out_of_memory_in_an_evaluation_names_the_batches_of_its_loss():
-    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), "beam_size=6,alpha=1", translates=True)
+    hparams = HParams(batch_size=2048)
+    told = out_of_memory.evaluation_advice(hparams, TrainingSettings(decode_hparams="beam_size=6,alpha=1"))
     for words in (
         '"beam_size=6,alpha=1,batch_size=8"',
         "now 32",
-        "--eval_bleu_sentences=-1",
+        "(--eval_bleu_sentences=-1 --best_checkpoint_metric=loss)",
         "batch_size tokens (--hparams, now 2048)",
     ):
         assert words in told
-    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), "batch_size=16", translates=True)
+    stopping = TrainingSettings(decode_hparams="batch_size=16", eval_early_stopping_steps=100)
+    told = out_of_memory.evaluation_advice(hparams, stopping)
     assert '"batch_size=4"' in told
-    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), "", translates=False)
+    assert "--best_checkpoint_metric=loss --eval_early_stopping_metric=loss)" in told
+    told = out_of_memory.evaluation_advice(hparams, TrainingSettings(eval_bleu_sentences=-1))
     assert "now 2048" in told
     assert "--decode_hparams" not in told
 

@@ -245,6 +245,17 @@ def test_a_warm_start_comes_too_late_for_a_run_that_began(make, resolve):
         resolve(warm_start_from="first")
 
 
+def test_a_run_whose_checkpoints_are_gone_keeps_its_best(make, resolve):
+    run = make()
+    setup_run.check_checkpoints(resolve())  # it was killed before its first checkpoint
+    add_checkpoint(run)
+    shutil.copytree(run.checkpoints_dir, run.best_dir)
+    setup_run.check_checkpoints(resolve())
+    shutil.rmtree(run.checkpoints_dir)
+    with pytest.raises(UserError, match=r"no checkpoint to resume from: .*best holds model\.ckpt-00000005"):
+        setup_run.check_checkpoints(resolve())
+
+
 def test_a_file_is_no_run(tmp_path):
     (tmp_path / "run").touch()
     with pytest.raises(UserError, match="is a file"):
