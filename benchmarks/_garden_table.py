@@ -65,7 +65,11 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     print("Measuring their decoding", flush=True)
     speeds["decoding"] = _decoding(alone, decoding, args.lines, args.rounds)
     rows = [_row(name, report, speeds) for name in systems]
-    text = markdown(rows)
+    text = f"{markdown(rows)}\np: approximate randomization. 95 %: bootstrap over the lines.\n"
+    if len(seeds := [*report["runs"][report["recipe"]]]) > 1:
+        text += (
+            f"\nOf seed {seeds[0]} alone. `{args.recipe}/report.json` has means over the seeds {', '.join(seeds)}.\n"
+        )
     content = _report.report({"recipe": args.recipe, "decode_hparams": decoding, "rows": rows, "speeds": speeds})
     path = args.table / args.recipe  # a folder; the files go beside it
     _report.write_report(path.with_suffix(".json"), content | {"commands": report["commands"]})
@@ -153,7 +157,7 @@ def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str,
     tested = compared["systems"].get(name, {})
     row = {"name": name, "model": report["rows"][name], "parameters": round(figures["parameters"]["mean"])}
     row |= {"score": tested.get("score"), "confidence": tested.get("confidence"), "label": compared.get("label")}
-    row |= {"difference": tested.get("difference"), "p": tested.get("p_bootstrap")}
+    row |= {"difference": tested.get("difference"), "p": tested.get("p_randomization")}
     for kind, found in speeds.items():
         row[kind] = found["per_second"].get(name)
         row[f"{kind}_ratio"] = found["ratios"].get(name)
@@ -168,7 +172,7 @@ def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str,
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the table in Markdown; numbers in brackets are the figures divided by those of the first that has them.
 
-    After each speed come the speeds of the slowest and the fastest round.
+    After each speed come the speeds of the slowest and the fastest round; p is that of approximate randomization.
 
     The JSON file beside it also has the medians of the ratios within rounds.
     """

@@ -99,20 +99,31 @@ def _run(args: argparse.Namespace) -> int:
     store = _comparison_store.Store(results)
     if args.report and not store.records:
         raise UserError(f"{results} has no results yet. Leave out --report to train, or name another file.")
-    failed = {}
     try:
         failed = {} if args.report else _train(args, plan, store)
-    finally:  # also when it is interrupted
-        store = _comparison_store.Store(results)  # read again: other commands may have stored results meanwhile
-        if store.records and not args.dry_run:
-            replaced = _comparison_store.Store(results.with_stem(f"{results.stem}_replaced"))
-            _comparison_report.write(plan, store.records, args.out or results.with_suffix(""), replaced.records)
-            if not args.results and not args.out:
-                _comparison_readme.update(_README, plan, store.records)
-                _comparison_claims.update(_PAGE, plan, store.records)
+    except KeyboardInterrupt:
+        _write(args, plan, results)
+        raise
+    _write(args, plan, results)
     for title, why in failed.items():
         print(f"failed: {title}: {why}")
     return 1 if failed else 0
+
+
+def _write(args: argparse.Namespace, plan: Plan, results: pathlib.Path) -> None:
+    """Writes tables and figures of the stored results; those of the repository only with the plan that they have."""
+    store = _comparison_store.Store(results)  # read again: other commands may have stored results meanwhile
+    if not store.records or args.dry_run:
+        return
+    published = not args.results and not args.out
+    if published and (args.no_tuning or args.full_grid):
+        print(f"{results} has the results. Without --no_tuning and --full_grid, --report writes their tables.")
+        return
+    replaced = _comparison_store.Store(results.with_stem(f"{results.stem}_replaced"))
+    _comparison_report.write(plan, store.records, args.out or results.with_suffix(""), replaced.records)
+    if published:
+        _comparison_readme.update(_README, plan, store.records)
+        _comparison_claims.update(_PAGE, plan, store.records)
 
 
 def _train(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store) -> dict[str, str]:

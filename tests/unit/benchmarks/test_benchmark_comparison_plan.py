@@ -25,6 +25,17 @@ def test_seeds_of_ablations(make_plan, corpus, seeds, expected):
     assert set(plan._corpus.get("ablation_seeds", {}).values()) <= {1}
 
 
+@pytest.mark.parametrize("corpus", ["multi30k", "iwslt14", "iwslt14_small"])
+def test_rows_that_name_a_number_of_layers_have_it(make_plan, corpus):
+    plan = make_plan(corpus, tune=False)
+    jobs, _ = plan.jobs({}, [1], ["plain"], ["comparison_layer_coordination*"])
+    named = [(job, row) for job in jobs if (row := plan._recipe(job.row).row).endswith(" layers")]
+    for job, row in named:
+        hparams = plan._recipe(job.row).hparams | plan.changes(job)
+        assert f"{hparams['num_hidden_layers']} layers" == row
+    assert len(named) == (0 if corpus == "iwslt14_small" else 2)
+
+
 def test_patterns_of_seeds_name_ablations(make_plan):
     plan = make_plan()
     for pattern in plan._corpus["ablation_seeds"]:

@@ -41,6 +41,25 @@ def test_hours_of_a_cell_that_a_row_goes_on_with_count_once(reports):
     assert [reports._own_minutes(anew, cell), reports._own_minutes(continued, None)] == [90, 50]
 
 
+def test_a_mistake_on_the_command_line_writes_no_tables(benchmark, full_store, capsys):
+    assert benchmark.main(["--no_tuning", f"--results={full_store.path}"]) == 2
+    assert "--work_dir=DIR says" in capsys.readouterr().err
+    assert not full_store.path.with_suffix(".md").exists()
+
+
+@pytest.mark.parametrize(("flags", "written"), [([], True), (["--no_tuning"], False), (["--full_grid"], False)])
+def test_the_repositorys_tables_keep_their_plan(benchmark, full_store, tmp_path, monkeypatch, capsys, flags, written):
+    wrote = []
+    monkeypatch.setattr(benchmark._comparison_report, "write", lambda *args: wrote.append("report"))
+    for module in ("_comparison_readme", "_comparison_claims"):
+        monkeypatch.setattr(getattr(benchmark, module), "update", lambda *args: wrote.append("page"))
+    full_store.path.rename(tmp_path / "comparison_multi30k.json")
+    monkeypatch.setattr(benchmark, "_RESULTS", tmp_path)
+    assert benchmark.main(["--report", *flags]) == 0
+    assert wrote == (["report", "page", "page"] if written else [])
+    assert ("--report writes their tables" in capsys.readouterr().out) != written
+
+
 def test_report_from_stored_results_alone(benchmark, differences, full_store, tmp_path, monkeypatch):
     monkeypatch.setattr(differences, "TRIALS", 2000)
     (tmp_path / "docs" / "images").mkdir()

@@ -163,7 +163,7 @@ def test_table_of_all_models(benchmark):
                 "label": "BLEU",
                 "systems": {
                     "base": {"score": 21.0, "confidence": 1.25},
-                    "mine": {"score": 22.5, "confidence": None, "difference": 1.5, "p_bootstrap": 0.002},
+                    "mine": {"score": 22.5, "confidence": None, "difference": 1.5, "p_randomization": 0.002},
                 },
             },
         ],
