@@ -10,7 +10,7 @@ from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
-from t2t_ext.reporting.report import directory_for
+from t2t_ext.reporting.report import checked_directory
 
 _NAME = "t2t_ext-analyze attention"
 _DEFAULT_DIR = ("analysis", "attention")
@@ -77,7 +77,7 @@ def run(flags: argparse.Namespace) -> None:
     if isinstance(hparams, TransformerHParams):
         choice.check(max(hparams.encoder_layers, hparams.decoder_layers), hparams.num_heads)
     lines = run_texts(directory, flags).tagged(sources)
-    out_dir = directory_for(flags.out_dir or directory.path.joinpath(*_DEFAULT_DIR))
+    out_dir = checked_directory(flags.out_dir or directory.path.joinpath(*_DEFAULT_DIR))
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.attention.sentences import look
     from t2t_ext.translation.translator import Translator

@@ -5,7 +5,7 @@ import pathlib
 
 from t2t_ext.bin._flag_groups import USER_DIRECTORY
 from t2t_ext.bin._flags import FlagParser, FlagTable, expand_home
-from t2t_ext.reporting.report import directory_for
+from t2t_ext.reporting.report import checked_directory
 
 CHECKPOINT = {
     "checkpoint_path=DIR[,DIR]": "Checkpoint of each run: best, averaged or a step; default: the latest. A,B: one for "
@@ -45,12 +45,12 @@ def out_dir_flag(analysis: str) -> FlagTable:
 
 
 def output_directory(flags: argparse.Namespace, first: pathlib.Path, analysis: str) -> pathlib.Path:
-    """Creates and returns the directory for output: ``--out_dir``, or ``analysis/NAME`` in the first run's directory.
+    """Returns the directory for output, not made yet: ``--out_dir``, or ``analysis/NAME`` in the first run's directory.
 
     Raises:
       UserError: The directory cannot be created or written to.
     """
-    return directory_for(flags.out_dir or first / "analysis" / analysis)
+    return checked_directory(flags.out_dir or first / "analysis" / analysis)
 
 
 def given_runs(flags: argparse.Namespace) -> list[str]:

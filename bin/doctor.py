@@ -51,13 +51,13 @@ def main(args: argparse.Namespace) -> None:
     from t2t_ext.data.doctor.findings import faults
     from t2t_ext.data.doctor.report import build, write_report
     from t2t_ext.data.generation.preparation import check_given_steps
-    from t2t_ext.data.generation.settings import cleaning_asked
+    from t2t_ext.data.generation.settings import cleaning_of
     from t2t_ext.data.generation.workers import Workers
-    from t2t_ext.reporting.report import directory_for
+    from t2t_ext.reporting.report import checked_directory
 
     asked_for = registry.problem(name, **_flag_groups.problem_options(args))
     problem = asked_for.base()
-    report = directory_for(args.report, "--report") if args.report else None
+    report = checked_directory(args.report, "--report") if args.report else None
     settings = GenerationConfig(**_flag_groups.generation_settings(args))
     if asked_for.was_reversed:
         check_given_steps(asked_for, settings)
@@ -69,9 +69,9 @@ def main(args: argparse.Namespace) -> None:
             tmp_dir=pathlib.Path(args.tmp_dir or private_folder()),
             scratch=pathlib.Path(scratch),
             workers=stack.enter_context(Workers(args.num_processes)),
-            cleaning=cleaning_asked(settings.cleaning, problem.cleaning),
+            cleaning=cleaning_of(problem, settings.cleaning),
             settings=settings,
-            encoders=_encoders(args, asked_for),
+            encoders=_encoders(args, asked_for, settings),
         )
         diagnosis = doctor.examine()
     print(build(diagnosis).text().encode("utf-8", "backslashreplace").decode())
@@ -104,17 +104,25 @@ def _pseudo_reference_lines(problem: Any, data_dir: str) -> Iterator[str]:
         yield str(error)  # the report on the corpus is printed anyway
 
 
-def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | None:
-    """Returns the subword models that are given, or those of existing data, and where they come from; None if none."""
+def _encoders(args: argparse.Namespace, problem: Any, settings: GenerationConfig) -> tuple[Any, Any, str] | None:
+    """Returns the subword models that are given, or those of existing data, and where they come from; None if none.
+
+    Existing data that were made with other settings than those given now have none.
+    """
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.data.datasets.manifest import manifest_path
     from t2t_ext.data.generation import vocabulary
+    from t2t_ext.data.generation.preparation import check_models_given
+    from t2t_ext.data.generation.settings import models_differ
 
     reused = vocabulary.reused_vocabulary(args.subword_model, args.vocab_from, problem)
     if reused:
+        check_models_given(settings)
         return reused.source, reused.target, args.subword_model or args.vocab_from
     if args.data_dir and manifest_path(args.data_dir, problem.base_name).exists():
         data = GeneratedData.open(problem.base(), args.data_dir)  # the doctor examines the base problem
+        if models_differ(data.manifest, settings):
+            return None
         return *data.text_encoders(), f"that of the data in {args.data_dir}"
     return None
 

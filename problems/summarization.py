@@ -18,6 +18,7 @@ from t2t_ext.config.strict_params import StrictParams, hparam
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.corpora.readers import PairFiles, PairSource, ReadReport
 from t2t_ext.data.text import document_steps
+from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
 from t2t_ext.pages import page
 from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
@@ -45,16 +46,18 @@ def _tagged(sample: Sample) -> Sample:
     return sample
 
 
-def _truncated(samples: Iterator[Sample], source_words: int, target_words: int) -> Iterator[Sample]:
-    """Yields training samples truncated to the lengths that are trained on.
+def _truncated(
+    samples: Iterator[Sample], source_words: int, target_words: int, tags: Sequence[str] = ()
+) -> Iterator[Sample]:
+    """Yields training samples truncated to the lengths that are trained on; a source's tag is none of its words.
 
     A text step truncates the source once more after tokenization, which yields at least as many words as whitespace
     separates.
     """
-    beginning = document_steps.FirstWords("", count=source_words) if source_words else None
+    beginning = TextSteps([f"first_{source_words}_words"] if source_words else [], tags=tags)
     for sample in samples:
         source, summary = sample["inputs"], sample["targets"]
-        sample["inputs"] = beginning.prepare(source) if beginning else source
+        (sample["inputs"],) = beginning.prepare([source])
         if target_words:
             texts = [summary] if isinstance(summary, str) else summary
             shortened = [_story_files.first_words(text, target_words) for text in texts]
@@ -220,7 +223,7 @@ class _Summaries(ParallelFilesProblem):
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
         """Yields a split's pairs, with each summary sentence between ``<t>`` and ``</t>``; truncates pairs of train."""
         found = map(_tagged, super().samples(split, tmp_dir))
-        return _truncated(found, self.source_words, self.target_words) if split == TRAIN else found
+        return _truncated(found, self.source_words, self.target_words, self.tags) if split == TRAIN else found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ import numpy as np
 
 from t2t_ext import registry
 from t2t_ext.config.decode import DecodeHParams
-from t2t_ext.data.corpora import readers
+from t2t_ext.data.corpora import archives, raw_files, readers
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest, describe_file, manifest_path
@@ -122,7 +122,7 @@ class Augmentation:
             "data": {"digest": data.digest()},
             "models": {name: [checks.described(chosen) for chosen in runs] for name, runs in models.items()},
             "settings": settings,
-            "target_text": [{"name": path.name, **describe_file(inputs.on_disk(path))} for path in config.target_text],
+            "target_text": [{"name": path.name, **describe_file(_content(path))} for path in config.target_text],
         }
 
     def run(self) -> str:
@@ -204,7 +204,9 @@ class Augmentation:
             raise UserError(f"--method={method} {what}.")
         if config.original_copies != 1 and method in ("both_directions", "distillation"):
             raise UserError(f"--original_copies={config.original_copies} does not go with --method={method}.")
-        readers.require_files(config.target_text, "Correct --target_text.")
+        readers.require_files([raw_files.on_disk(path) for path in config.target_text], "Correct --target_text.")
+        for path in config.target_text:
+            archives.require_member(path)
 
     def _check_data(self) -> None:
         """Checks that the data can be augmented in this way."""
@@ -268,7 +270,22 @@ class Augmentation:
         pairs = {"train": self._data.manifest.splits["train"].samples}
         if self._config.target_text:
             pairs = {_TEXT: sum(map(readers.count_lines, self._config.target_text))}
+            self._warn_of_undecodable_lines(pairs[_TEXT])
         return pseudo_work.plan(pairs, self._config.chunk_pairs, list(self._models))
+
+    def _warn_of_undecodable_lines(self, lines: int) -> None:
+        places = (
+            f"{path}:{number}"
+            for path in self._config.target_text
+            for number, line in enumerate(readers.read_lines(path), 1)
+            if _decoded(line) is None
+        )
+        if first := next(places, ""):
+            count = 1 + sum(1 for _ in places)
+            self._say(
+                f"warning: {count:,} of {lines:,} lines are not UTF-8 (first: {first}) and are left out. Convert the "
+                "file, as with iconv -f LATIN1 -t UTF-8."
+            )
 
     def _translate_all(self, work: WorkFolder, chunks: Sequence[Chunk]) -> None:
         """Translates what has not been translated yet, and saves it chunk by chunk."""
@@ -307,13 +324,14 @@ class Augmentation:
             yield [store.example(number)[side] for number in range(chunk.first, chunk.last)]
 
     def _text_ids(self, chunks: Sequence[Chunk], wanted: set[str] | None = None) -> Iterator[list[list[int]]]:
-        """Yields the ids with EOS of the lines of each chunk of the text; only EOS for a line that is not UTF-8."""
+        """Yields the ids with EOS of the lines of each chunk of the text; no ids for a line that is not UTF-8."""
         encoder = self._data.text_encoders()[1]
         lines = itertools.chain.from_iterable(map(readers.read_lines, self._config.target_text))
         for chunk in chunks:
             block = list(itertools.islice(lines, chunk.pairs))
             texts = [_decoded(line) for line in block] if wanted is None or chunk.name in wanted else []
-            yield encoder.encode_batch(encoder.prepare(texts), add_eos=True)
+            encoded = encoder.encode_batch(encoder.prepare([text or "" for text in texts]), add_eos=True)
+            yield [[] if text is None else ids for text, ids in zip(texts, encoded, strict=True)]
 
     # === Joining ===
 
@@ -351,8 +369,14 @@ class Augmentation:
         self._say(f"Train on them with --problem={self._problem} --data_dir={self._config.output_dir}.")
 
 
-def _decoded(line: bytes) -> str:
+def _content(path: pathlib.Path) -> pathlib.Path:
+    """Returns the path of what a file, an archive or a pipe holds."""
+    return inputs.on_disk(raw_files.on_disk(path))
+
+
+def _decoded(line: bytes) -> str | None:
+    """Returns the text of a line, or None if it is not UTF-8."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        return ""
+        return None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # A translation of at least _LONG_ENOUGH_TO_REPEAT tokens counts as repetition if fewer than one in _MOST_REPETITION of
 # them are distinct.
 _LONG_ENOUGH_TO_REPEAT, _MOST_REPETITION = 12, 4
+NOT_UTF8 = "not UTF-8"
 
 
 def translate_sources(
@@ -27,7 +28,7 @@ def translate_sources(
 
     Args:
       translator: Searches for the translations.
-      sources: Ids with EOS.
+      sources: Ids with EOS; no ids at all for a line that is not UTF-8.
       max_length: Translations with more tokens, including EOS, count as failed.
       signals: A signal ends the search at once (``Interrupted``).
       advance: Called with the number of sources that are newly done.
@@ -36,7 +37,9 @@ def translate_sources(
     ids: list[Sequence[int]] = [()] * len(sources)
     texts, failures = [""] * len(sources), [""] * len(sources)
     for place, source in enumerate(sources):
-        if len(source) <= 1:
+        if not len(source):
+            failures[place] = NOT_UTF8
+        elif len(source) == 1:
             failures[place] = "empty source"
         elif len(source) > longest:
             failures[place] = f"source longer than {longest - 1} tokens"

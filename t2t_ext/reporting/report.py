@@ -5,6 +5,7 @@ print(report.text())
 write(directory, {"scores.html": report.page(), "scores.tsv": table.tsv()})
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -231,6 +232,23 @@ def directory_for(path: files.PathLike, flag: str = "--out_dir") -> pathlib.Path
         reason = error.strerror or str(error)
     if reason:
         raise UserError(f"{flag}={path}: the directory cannot be written to ({reason}). Choose another {flag}.")
+    return directory
+
+
+def checked_directory(path: files.PathLike, flag: str = "--out_dir") -> pathlib.Path:
+    """Returns the path of a report's directory, after making it and removing it again if it was missing.
+
+    The report that is written at the end makes it; an error on the way leaves no empty directory.
+
+    Raises:
+      UserError: The directory cannot be created or written to.
+    """
+    directory = pathlib.Path(path).expanduser()
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory_for(path, flag)
+    for made in missing:
+        with contextlib.suppress(OSError):  # another process has put something there
+            made.rmdir()
     return directory
 
 

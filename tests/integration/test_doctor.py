@@ -103,6 +103,24 @@ def test_it_says_what_generation_drops(run, flags, tmp_path, capsys):
     assert "that of the data in" in run(*flags, f"--data_dir={tmp_path / 'data'}")[1]
 
 
+def test_other_settings_than_those_of_existing_data_count_as_in_generation(run, flags, tmp_path):
+    data = f"--data_dir={tmp_path / 'data'}"
+    assert datagen.main(["--problem=translate_parallel_text", *flags, data]) == 0
+    flags = [*flags, "--source_steps=moses_tokenize"]
+    outputs = [run(*flags)[1], run(*flags, data)[1]]
+    assert outputs[0] == outputs[1]
+    assert "for these figures only" in outputs[1]
+    for wrong, message in (
+        ("--source_steps=lowercas", "Did you mean 'lowercase'"),
+        (f"--subword_model={tmp_path / 'data' / 'vocab.translate_parallel_text.350.model'}", "leave them out"),
+    ):
+        status, _, error = run(*flags, data, wrong)
+        assert (status, message in error) == (2, True), error
+    status, _, error = run("--train_source=nope", "--train_target=nope", f"--report={tmp_path / 'new' / 'report'}")
+    assert status == 2
+    assert not (tmp_path / "new").exists()
+
+
 def test_tags_tell_pairs_apart_and_are_subwords_as_in_generation(run, tmp_path):
     pairs = [(f"{number} {s}", f"{number} {t}") for number in range(20) for s, t in SENTENCES]
     train = write(tmp_path, pairs, "train")

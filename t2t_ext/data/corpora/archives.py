@@ -68,6 +68,21 @@ def is_archive(path: PathLike) -> bool:
     return os.fspath(path).lower().endswith(ENDINGS)
 
 
+def require_member(path: PathLike) -> None:
+    """Checks that a path does not name an archive without saying which file in it is meant.
+
+    Raises:
+      UserError: It does, or the archive is damaged.
+    """
+    archive, member = split_address(path)
+    if is_archive(archive) and not member:
+        names = member_names(archive)
+        raise UserError(
+            f"{path} is an archive; say which file in it is meant: {path}:{names[0] if names else 'FILE'}. It holds "
+            f"{', '.join(names[:10])}{' and more' if len(names) > 10 else ''}."
+        )
+
+
 def member_names(path: PathLike) -> list[str]:
     """Returns the names of the files in an archive, in the order of the archive.
 

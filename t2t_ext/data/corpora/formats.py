@@ -56,13 +56,7 @@ def format_of(path: compression.PathLike) -> str:
     if not inputs.is_file(raw_files.on_disk(path)):
         plain = TAGGED_LINES if os.path.basename(name).startswith("train.tags.") else PLAIN
         return next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), plain)
-    archive, member = archives.split_address(path)
-    if archives.is_archive(archive) and not member:
-        names = archives.member_names(archive)
-        raise UserError(
-            f"{path} is an archive; say which file in it is meant: {path}:{names[0] if names else 'FILE'}. It holds "
-            f"{', '.join(names[:10])}{' and more' if len(names) > 10 else ''}."
-        )
+    archives.require_member(path)
     with raw_files.opened(path) as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):

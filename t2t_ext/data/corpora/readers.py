@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, Self
 
-from t2t_ext.data.corpora import raw_files
+from t2t_ext.data.corpora import archives, raw_files
 from t2t_ext.data.corpora.charsets import encoding_of_lines, not_in
 from t2t_ext.data.corpora.places import Place, Places
 from t2t_ext.errors import UserError
@@ -276,8 +276,10 @@ def read_lines(
         counted in another split too. By default, all lines count.
 
     Raises:
-      UserError: The file cannot be read, is UTF-16 (with or without a byte order mark), or has damaged compressed data.
+      UserError: The file cannot be read, is an archive (name the file in it, ``ARCHIVE:FILE``) or UTF-16 (with or
+        without a byte order mark), or has damaged compressed data.
     """
+    archives.require_member(path)
     with raw_files.opened(path) as file:
         yield from lines_of(file, path, report, counted)
 
@@ -309,6 +311,7 @@ def count_lines(path: PathLike) -> int:
     Raises:
       UserError: As in ``read_lines``, or the lines end with CR only, as in some old text files.
     """
+    archives.require_member(path)
     lines, returns, last = 0, 0, b"\n"
     with raw_files.opened(path) as file:
         _refuse_utf16(path, file.peek(_HEAD_BYTES))  # type: ignore[attr-defined]

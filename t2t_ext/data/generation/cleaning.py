@@ -103,6 +103,12 @@ class Cleaning(StrictParams):
         choices=_KINDS,
     )
 
+    def turned(self) -> Self:
+        """Returns a copy with source and target exchanged."""
+        other = {SOURCE: TARGET, TARGET: SOURCE}
+        sides = {name: getattr(self, name) for name in ("test_overlap", "duplicates")}
+        return self.replace(**{name: other.get(kind, kind) for name, kind in sides.items()})
+
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], where: str = "cleaning") -> Self:
         """Returns the cleaning that a problem declares, such as ``{"max_words": 175, "duplicates": True}``.

@@ -19,19 +19,25 @@ from typing import Any
 import numpy as np
 
 from t2t_ext import registry, version
-from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings, prepared_twice
+from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings
 from t2t_ext.data.datasets import manifest as manifests
 from t2t_ext.data.datasets.generated import check_reversible, datagen_command
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
 from t2t_ext.data.features.types import SOURCE, text_features
 from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
 from t2t_ext.data.generation.encoding import Encoding, without_tags
-from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation, check_given_steps
+from t2t_ext.data.generation.preparation import (
+    NO_STEPS,
+    SENTENCEPIECE,
+    TextPreparation,
+    check_given_steps,
+    check_models_given,
+)
 from t2t_ext.data.generation.raw_inputs import describe_inputs
 from t2t_ext.data.generation.raw_samples import RawSamples
 from t2t_ext.data.generation.settings import (
     as_reused,
-    cleaning_asked,
+    cleaning_of,
     differences,
     recorded,
     resolved,
@@ -47,10 +53,6 @@ from t2t_ext.io import files
 from t2t_ext.io.progress import progress as shown_progress
 from t2t_ext.problem import DEV, TRAIN, Problem, Sample
 
-_PREPARATION = (
-    "source_steps", "target_steps", "source_tokenizer", "target_tokenizer", "subwords", "num_merges", "vocab_threshold",
-    "bpe_codes", "bpe_vocab",
-)  # fmt: skip
 Say = Callable[[str], None]
 
 
@@ -84,14 +86,8 @@ def generate(
     problem = registry.problem(problem) if isinstance(problem, str) else problem
     asked = GenerationConfig(**settings)
     reused = vocabulary.reused_vocabulary(asked.subword_model, asked.vocab_from, problem)
-    if reused and (asked.vocab_size or asked.vocab_sample_size or asked.joint_vocab is not None):
-        raise UserError(
-            "--vocab_size, --vocab_sample_size and --separate_vocab say how to train a subword model, but one is "
-            "given; leave them out."
-        )
-    prepares = [name for name in _PREPARATION if getattr(asked, name) is not None]
-    if reused and prepares:
-        raise UserError(prepared_twice(prepares[0]))
+    if reused:
+        check_models_given(asked)
     if problem.was_reversed:
         check_given_steps(problem, asked)
         asked = asked.turned()
@@ -273,7 +269,7 @@ class _Generation:
 
     def _checked_cleaning(self) -> cleaning.Cleaning:
         """Returns the cleaning, which is checked before anything is read."""
-        asked = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
+        asked = cleaning_of(self.problem, self.settings.cleaning)
         if not self._has_source_text():
             compares = [name for name in cleaning.OF_BOTH_SIDES if name in asked.given()]
             if compares:
@@ -353,7 +349,7 @@ class _Generation:
             if sample is None:
                 raise no_usable_sample(self.problem.base_name, TRAIN, samples.report.drops, samples.report)
 
-        filters = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
+        filters = cleaning_of(self.problem, self.settings.cleaning)
         with shown_progress("Reading for the subword model", total, "samples", enabled=self.progress) as advance:
             trained = vocabulary.train_vocabulary(
                 vocabulary.with_progress(training_samples(), advance),

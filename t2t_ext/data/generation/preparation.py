@@ -4,6 +4,7 @@ import dataclasses
 import os
 from typing import Any, Self
 
+from t2t_ext.config.generation import prepared_twice
 from t2t_ext.data.text import document_steps
 from t2t_ext.data.text.text_steps import check_steps, parse_steps
 from t2t_ext.errors import UserError, suggest
@@ -12,6 +13,11 @@ from t2t_ext.problem import Problem
 SENTENCEPIECE, SUBWORD_NMT = "sentencepiece", "subword_nmt"
 SUBWORDS = (SENTENCEPIECE, SUBWORD_NMT)
 NO_STEPS = "none"
+# The settings that say how text is prepared and split, which a subword model's file holds.
+PREPARATION = (
+    "source_steps", "target_steps", "source_tokenizer", "target_tokenizer", "subwords", "num_merges", "vocab_threshold",
+    "bpe_codes", "bpe_vocab",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,3 +138,19 @@ def check_given_steps(problem: Problem, settings: Any) -> None:
 def split_paths(text: str | None) -> tuple[str, ...]:
     """Returns the paths in a flag such as ``--bpe_codes=SOURCE,TARGET``."""
     return tuple(os.path.expanduser(part.strip()) for part in (text or "").split(",") if part.strip())
+
+
+def check_models_given(settings: Any) -> None:
+    """Checks that no setting says how subword models are trained, or text is prepared, beside given models.
+
+    Raises:
+      UserError: One does.
+    """
+    if settings.vocab_size or settings.vocab_sample_size or settings.joint_vocab is not None:
+        raise UserError(
+            "--vocab_size, --vocab_sample_size and --separate_vocab say how to train a subword model, but one is "
+            "given; leave them out."
+        )
+    prepares = [name for name in PREPARATION if getattr(settings, name) is not None]
+    if prepares:
+        raise UserError(prepared_twice(prepares[0]))

@@ -15,7 +15,7 @@ from t2t_ext.config.generation import (
 from t2t_ext.data.corpora import archives
 from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.data.generation.cleaning import Cleaning
-from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, SUBWORD_NMT, split_paths
+from t2t_ext.data.generation.preparation import NO_STEPS, PREPARATION, SENTENCEPIECE, SUBWORD_NMT, split_paths
 from t2t_ext.data.generation.raw_inputs import changed_inputs
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.text.text_steps import parse_steps
@@ -23,6 +23,8 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.problem import DEV, TRAIN, Problem
 
+# The settings that say how text is prepared and what subword models are trained on.
+_OF_THE_MODELS = (*PREPARATION, "vocab_size", "joint_vocab", "vocab_sample_size", "seed")
 # Values of these settings for data whose manifest is older than the settings.
 _ALWAYS_BEFORE = {
     "source_steps": NO_STEPS,
@@ -99,6 +101,21 @@ def cleaning_asked(asked: str | Mapping[str, Any] | None, default: Mapping[str, 
     if isinstance(asked, str):
         return Cleaning.parse(asked, default)
     return Cleaning.from_settings(default if asked is None else asked)
+
+
+def cleaning_of(problem: Problem, asked: str | Mapping[str, Any] | None) -> Cleaning:
+    """Returns the filters for a problem's samples, from ``--cleaning`` (``asked``) or the problem's own.
+
+    In both, source and target are the sides of NAME, also if NAME_rev has data of its own.
+    """
+    found = cleaning_asked(asked, problem.cleaning)
+    return found.turned() if getattr(problem, "turned", False) else found
+
+
+def models_differ(manifest: Manifest, settings: GenerationSettings) -> bool:
+    """Returns whether the subword models of existing data were made with other settings than those that are given."""
+    made_with = _made_with(manifest)
+    return any(made_with.get(name) != value for name, value in recorded(settings).items() if name in _OF_THE_MODELS)
 
 
 def differences(

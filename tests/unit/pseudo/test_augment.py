@@ -150,7 +150,9 @@ def test_diversification_stands_beside_the_original_pairs(folder, original, tmp_
 @pytest.mark.parametrize("tag", [True, False])
 def test_back_translation(folder, original, tmp_path, tag, tiny_encoder):
     text = [folder / "text", folder / "train.target"]
-    made = augmented(folder, tmp_path / "D", "back_translation", {"backward1": "first"}, target_text=text, tag=tag)
+    said = []
+    given = {"target_text": text, "tag": tag, "say": said.append}
+    made = augmented(folder, tmp_path / "D", "back_translation", {"backward1": "first"}, **given)
     lines = [
         tiny_encoder.encode_batch([line], add_eos=True)[0]
         for line in ["the cat sees the red lamp .", *["the door ."] * 3]
@@ -158,7 +160,9 @@ def test_back_translation(folder, original, tmp_path, tag, tiny_encoder):
     ids = [tuple(line) for line in lines] + [target for target in _in_file(folder / "train.target", tiny_encoder)]
     expected = [((TAG_ID,) * tag + backwards(line), line) for line in ids if translatable(line)]
     assert pairs(made) == original + expected
-    assert made.manifest.augmentation["counts"]["empty source"] == 2  # an empty line, and one that is not UTF-8
+    counts = made.manifest.augmentation["counts"]
+    assert (counts["empty source"], counts["not UTF-8"]) == (1, 1)
+    assert f"warning: 1 of 29 lines are not UTF-8 (first: {folder / 'text'}:3) and are left out" in said[0]
     assert made.manifest.augmentation["settings"]["tag"] == ("<reserved_0>" if tag else "")
     assert tiny_encoder.decode(pairs(made)[23][0]) == tiny_encoder.decode(expected[0][0][tag:])  # without tag
 

@@ -174,5 +174,13 @@ def test_writing_replaces_and_removes(tmp_path):
         reporting.directory_for(tmp_path / "file" / "x", "--report")
 
 
+def test_a_checked_directory_is_not_made_yet(tmp_path):
+    assert reporting.checked_directory(tmp_path / "new" / "deep") == tmp_path / "new" / "deep"
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old").mkdir()
+    reporting.checked_directory(tmp_path / "old")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
 def test_the_frame_takes_any_title():
     assert "<title>&lt;b&gt;</title>" in page("<b>", Html(), "t2t_ext-test")

@@ -103,6 +103,9 @@ def test_members_of_archives(tmp_path, name):
     assert set(problem.source_files("train", tmp_path)) == {path}
     with pytest.raises(UserError, match=r"holds no file 'de-en/trian.de'. Did you mean 'de-en/train.de'"):
         list(read_lines(f"{path}:de-en/trian.de"))
+    for read in (count_lines, lambda archive: list(read_lines(archive))):
+        with pytest.raises(UserError, match="is an archive; say which file in it is meant"):
+            read(path)
     with pytest.raises(UserError, match="is an archive; say which file in it is meant"):
         registry.problem("translate_parallel_text", train_source=str(path)).prepare(tmp_path)
 

@@ -94,3 +94,21 @@ def test_messages_name_the_flags_that_were_given(make, tmp_path):
         make(name, tmp_path / "data", subword_model=models[1] + "," + models[1])
     with pytest.raises(UserError, match="--source_steps says how text is prepared, but a model is given"):
         make(name, tmp_path / "other", subword_model=",".join(models), source_steps="lowercase")
+
+
+@pytest.mark.parametrize("tags", [{}, {"train_tags": "<a>", "default_tag": "<a>"}])
+@pytest.mark.parametrize(("kind", "dropped"), [("source", 40), ("target", 0)])
+def test_cleaning_means_the_sides_of_the_unreversed_problem(tmp_path, tags, kind, dropped):
+    """Also if NAME_rev has data of its own, as with tags."""
+    sides = {"source": [f"das Wort {n // 2}" for n in range(80)], "target": [f"the word {n}" for n in range(80)]}
+    options = dict(LANGUAGES)
+    for side, lines in sides.items():
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
+        options |= {f"{split}_{side}": str(tmp_path / side) for split in ("train", "dev")}
+    problem = registry.problem(f"{PARALLEL}_rev", **options, **tags)
+    made = generate(
+        problem, tmp_path / "data", tmp_path, progress=False, say=lambda line: None, num_processes=1, vocab_size=300,
+        joint_vocab=False, cleaning=f"duplicates={kind}",
+    )  # fmt: skip
+    assert made.splits["train"].drops.get("duplicate", 0) == dropped
+    assert made.settings["cleaning"] == {"duplicates": kind}
