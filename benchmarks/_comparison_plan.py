@@ -412,7 +412,9 @@ def _of_needed(variant: str) -> str:
 
 
 def _closest(name: str, patterns: Sequence[str] | Mapping[str, Any]) -> str:
-    """Returns the longest pattern that matches a name; empty if none does."""
+    """Returns the name itself if it is a pattern, otherwise the longest that matches it; empty if none does."""
+    if name in patterns:
+        return name
     return max((each for each in patterns if fnmatch.fnmatch(name, each)), key=len, default="")
 
 
