@@ -103,9 +103,10 @@ def test_it_says_what_generation_drops(run, flags, tmp_path, capsys):
     assert "that of the data in" in run(*flags, f"--data_dir={tmp_path / 'data'}")[1]
 
 
-def test_other_settings_than_those_of_existing_data_count_as_in_generation(run, flags, tmp_path):
+def test_other_settings_than_those_of_existing_data_count_as_in_generation(run, flags, tmp_path, capsys):
     data = f"--data_dir={tmp_path / 'data'}"
     assert datagen.main(["--problem=translate_parallel_text", *flags, data]) == 0
+    capsys.readouterr()
     flags = [*flags, "--source_steps=moses_tokenize"]
     outputs = [run(*flags)[1], run(*flags, data)[1]]
     assert outputs[0] == outputs[1]

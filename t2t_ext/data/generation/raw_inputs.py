@@ -45,6 +45,8 @@ def changed_inputs(
     """
     if not any(each.get("folder") for each in made_from):  # older data do not describe folders
         paths = [path for path in paths if not os.path.isdir(path)]
+    if not paths:
+        return []
     names = {each["name"] for each in made_from}
     missing = [path for path in paths if not os.path.exists(path)]
     if unknown := [path for path in missing if path.name not in names]:
