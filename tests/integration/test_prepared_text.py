@@ -159,7 +159,9 @@ def test_translations_and_guides(translator):
     assert translator.unmet_prefix_line_numbers == ()
     # A client of a server prepares it likewise, with the whitespace that says that the last word is complete.
     text = ServedText(translator.source_encoder, translator.target_encoder)
-    assert text.prefixes_to_graph(["Die Katze liebt ", "Die"]) == ["die Katze liebt ", "die"]
+    complete, open_word = text.prefixes_to_graph(["Die Katze liebt ", "Die"])
+    assert (translator.target_encoder.join([complete.rstrip()]), complete[-1]) == (["die Katze liebt"], " ")
+    assert open_word == "die"
     held = translator.translate(LINES[:1], constraints=[["Stadt."]])[0][0]
     assert "Stadt ." in held.prepared
     assert held.unmet_constraints == 0
