@@ -37,7 +37,7 @@ _FLAGS: FlagTable = {
         "checkpoint_path=NAME": "Checkpoint of all runs: best, averaged, or a step; default: the latest.",
     },
     "Back-translation": {
-        "target_text=FILE[,FILE]": "Text in the target language, a sentence a line: plain, compressed or ARCHIVE:FILE.",
+        "target_text=FILE[,FILE]": "Text in the target language, one sentence per line, plain or compressed.",
         "untagged": "Leave out the tag at the beginning of back-translated sources.",
     },
 }

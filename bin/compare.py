@@ -214,7 +214,7 @@ def _train_text(path: str) -> Iterator[str] | None:
     """Returns an iterator over the lines of the training text, which may be many millions."""
     if not path:
         return None
-    readers.require_files([path], "Give the target side of the training data.")
+    readers.require_unpacked_files([path], "Give the target side of the training data.")
     lines = readers.read_lines(path)
     first = next(lines, None)
     if first is None:

@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> None:
     from t2t_ext.data.doctor.diagnosis import Doctor
     from t2t_ext.data.doctor.findings import faults
     from t2t_ext.data.doctor.report import build, write_report
-    from t2t_ext.data.generation.preparation import check_given_steps
+    from t2t_ext.data.generation.preparation import check_given_steps, check_models_given
     from t2t_ext.data.generation.settings import cleaning_of
     from t2t_ext.data.generation.workers import Workers
     from t2t_ext.reporting.report import checked_directory
@@ -59,6 +59,8 @@ def main(args: argparse.Namespace) -> None:
     problem = asked_for.base()
     report = checked_directory(args.report, "--report") if args.report else None
     settings = GenerationConfig(**_flag_groups.generation_settings(args))
+    if settings.subword_model or settings.vocab_from:
+        check_models_given(settings)
     if asked_for.was_reversed:
         check_given_steps(asked_for, settings)
         settings = settings.turned()  # settings of the base problem
@@ -112,12 +114,10 @@ def _encoders(args: argparse.Namespace, problem: Any, settings: GenerationConfig
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.data.datasets.manifest import manifest_path
     from t2t_ext.data.generation import vocabulary
-    from t2t_ext.data.generation.preparation import check_models_given
     from t2t_ext.data.generation.settings import models_differ
 
     reused = vocabulary.reused_vocabulary(args.subword_model, args.vocab_from, problem)
     if reused:
-        check_models_given(settings)
         return reused.source, reused.target, args.subword_model or args.vocab_from
     if args.data_dir and manifest_path(args.data_dir, problem.base_name).exists():
         data = GeneratedData.open(problem.base(), args.data_dir)  # the doctor examines the base problem

@@ -208,7 +208,8 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
         if name in parsed["train"]:
             raise UserError(f"--train={flags.train}: say {name} with {where}.")
     own_text = [path for path in parsed["augment"].get("target_text", "").split(",") if path]
-    readers.require_files([pathlib.Path(path).expanduser() for path in own_text], "Correct --augment=target_text=...")
+    own_files = [pathlib.Path(path).expanduser() for path in own_text]
+    readers.require_unpacked_files(own_files, "Correct --augment=target_text=...")
     for flag in ("train", "datagen", "augment"):
         for name in [name for name in parsed[flag] if name in OF_THE_EXPERIMENT]:
             raise UserError(

@@ -20,7 +20,7 @@ import numpy as np
 
 from t2t_ext import registry
 from t2t_ext.config.decode import DecodeHParams
-from t2t_ext.data.corpora import archives, raw_files, readers
+from t2t_ext.data.corpora import readers
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest, describe_file, manifest_path
@@ -122,7 +122,7 @@ class Augmentation:
             "data": {"digest": data.digest()},
             "models": {name: [checks.described(chosen) for chosen in runs] for name, runs in models.items()},
             "settings": settings,
-            "target_text": [{"name": path.name, **describe_file(_content(path))} for path in config.target_text],
+            "target_text": [{"name": path.name, **describe_file(inputs.on_disk(path))} for path in config.target_text],
         }
 
     def run(self) -> str:
@@ -204,9 +204,7 @@ class Augmentation:
             raise UserError(f"--method={method} {what}.")
         if config.original_copies != 1 and method in ("both_directions", "distillation"):
             raise UserError(f"--original_copies={config.original_copies} does not go with --method={method}.")
-        readers.require_files([raw_files.on_disk(path) for path in config.target_text], "Correct --target_text.")
-        for path in config.target_text:
-            archives.require_member(path)
+        readers.require_unpacked_files(config.target_text, "Correct --target_text.")
 
     def _check_data(self) -> None:
         """Checks that the data can be augmented in this way."""
@@ -367,11 +365,6 @@ class Augmentation:
             )
             self._say(f"  not made: {count:,} {reason}{kept}")
         self._say(f"Train on them with --problem={self._problem} --data_dir={self._config.output_dir}.")
-
-
-def _content(path: pathlib.Path) -> pathlib.Path:
-    """Returns the path of what a file, an archive or a pipe holds."""
-    return inputs.on_disk(raw_files.on_disk(path))
 
 
 def _decoded(line: bytes) -> str | None:

@@ -1,5 +1,6 @@
 """Tests of the command t2t_ext-datagen as a user calls it, including a kill while it works."""
 
+import gzip
 import os
 import re
 import signal
@@ -63,12 +64,26 @@ def test_own_text(run, corpus_flags, tmp_path):
     ]
     status, output, _ = run("--problem=translate_parallel_text_rev")
     assert (status, "nothing to do" in output) == (0, True)
+    status, _, error = run(*corpus_flags, f"--train_target={tmp_path / 'typo.en'}")
+    assert (status, f"there is no {tmp_path / 'typo.en'}" in error) == (2, True)
     status, _, error = run(*corpus_flags, "--vocab_size=350")
     assert status == 2
     assert error.startswith("error: The data of translate_parallel_text")
     assert "vocab_size was 340, now 350" in error
     assert run(*corpus_flags, "--vocab_size=350", "--overwrite", "--num_processes=1")[0] == 0
     assert "vocab.translate_parallel_text.340.model" not in names(tmp_path / "data")
+
+
+def test_raw_files_that_are_gone_are_not_compared(run, toy_corpus, tmp_path):
+    """Also if their names ended in .gz, which only the files themselves can say."""
+    for split, count in (("train", 200), ("valid", 5), ("test", 5)):
+        for number, language in enumerate(("de", "en")):
+            lines = "".join(f"{pair[number]}\n" for pair in toy_corpus.train[:count])
+            (tmp_path / f"{split}.{language}.gz").write_bytes(gzip.compress(lines.encode()))
+    flags = ["--problem=translate_deen_iwslt14", "--problem_options=layout=plain", "--vocab_size=340"]
+    assert run(*flags, f"--tmp_dir={tmp_path}", "--num_processes=1")[0] == 0
+    status, output, error = run(*flags, f"--tmp_dir={tmp_path / 'elsewhere'}")
+    assert (status, "nothing to do" in output) == (0, True), error
 
 
 def test_a_users_own_problem(run, corpus_flags, tmp_path):

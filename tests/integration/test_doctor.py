@@ -117,6 +117,10 @@ def test_other_settings_than_those_of_existing_data_count_as_in_generation(run, 
     ):
         status, _, error = run(*flags, data, wrong)
         assert (status, message in error) == (2, True), error
+    models = f"--subword_model={tmp_path / 'data' / 'vocab.translate_parallel_text.350.model'}"
+    without_size = [flag for flag in flags if not flag.startswith("--vocab_size")]
+    status, _, error = run("--problem=translate_parallel_text_rev", *without_size, models)
+    assert (status, "--source_steps says how text is prepared, but a model is given" in error) == (2, True)
     status, _, error = run("--train_source=nope", "--train_target=nope", f"--report={tmp_path / 'new' / 'report'}")
     assert status == 2
     assert not (tmp_path / "new").exists()

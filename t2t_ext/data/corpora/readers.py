@@ -349,3 +349,12 @@ def require_files(paths: Sequence[PathLike], advice: str) -> None:
         raise UserError(f"{', '.join(folders)} {said}. {advice}")
     if missing:
         raise UserError(f"No such file: {', '.join(missing)}. {advice}")
+
+
+def require_unpacked_files(paths: Sequence[PathLike], advice: str) -> None:
+    """Raises a UserError as ``require_files`` does, and for archives, from which no file can be taken here."""
+    for path in paths:
+        archive, _ = archives.split_address(path)
+        if archives.is_archive(archive) and inputs.is_file(archive):
+            raise UserError(f"{archive} is an archive: unpack it, and name the file with the text. {advice}")
+    require_files(paths, advice)

@@ -38,25 +38,18 @@ def changed_inputs(
 
     Args:
       split: Its name, for the phrases.
-      paths: The files, in order. Those that no longer exist are not compared; others that do not exist, since the data
-        were made from files of other names, are differences.
+      paths: The files, in order. If one of them no longer exists, nothing is compared.
       made_from: The manifest's descriptions of the files.
       since: Files of the same size that were last written before this time (seconds since 1970) count as unchanged.
     """
     if not any(each.get("folder") for each in made_from):  # older data do not describe folders
         paths = [path for path in paths if not os.path.isdir(path)]
-    if not paths:
+    if not paths or not all(map(os.path.exists, paths)):
         return []
-    names = {each["name"] for each in made_from}
-    missing = [path for path in paths if not os.path.exists(path)]
-    if unknown := [path for path in missing if path.name not in names]:
-        return [f"there is no {path}" for path in unknown]
     if len(paths) != len(made_from):
-        return [] if missing else [f"{split} was made from {len(made_from)} files, now {len(paths)} are given"]
+        return [f"{split} was made from {len(made_from)} files, now {len(paths)} are given"]
     found = []
     for path, old in zip(paths, made_from, strict=True):
-        if path in missing:
-            continue
         if path.is_dir():
             changed = _digest_of_folder(path)[1] != old["sha256"]
         else:

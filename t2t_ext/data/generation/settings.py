@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
@@ -129,7 +130,8 @@ def differences(
 ) -> list[str]:
     """Returns how existing data differ from what is asked for now, one phrase per difference.
 
-    Settings that the user does not give are not compared, nor are raw files that no longer exist. All arguments are in
+    Settings that the user does not give are not compared, nor are raw files that no longer exist, except those of other
+    names than the data's. All arguments are in
     the base problem's direction; if the user gave ``NAME_rev`` (``was_reversed``), phrases name the sides of that.
     """
     found = []
@@ -153,12 +155,27 @@ def differences(
                 found.append(f"another {_turned(side) if was_reversed else side} subword model was used")
     for split in problem.splits:
         paths = problem.source_files(split, tmp_dir)
+        if unknown := _misspelt(problem, paths, manifest):
+            found += [f"there is no {path}" for path in unknown]
+            continue
         is_there = bool(paths) and all(map(os.path.exists, paths))
         if split == DEV and is_there and (change := _other_kind_of_dev_set(problem, tmp_dir, manifest)):
             found.append(change)
         else:
             found += changed_inputs(split, paths, manifest.inputs.get(split, []))
     return found
+
+
+def _misspelt(problem: Problem, paths: Sequence[pathlib.Path], manifest: Manifest) -> list[pathlib.Path]:
+    """Returns the files that do not exist, are named by options, and are none of those that the data were made from.
+
+    A problem looks up other files itself. If these are gone, it may call them otherwise than they were called.
+    """
+    known = {each["name"] for described in manifest.inputs.values() for each in described}
+    options = [problem.options.get(name) for name in problem.path_options]
+    parts = [part.strip() for option in options if isinstance(option, str) for part in option.split(",")]
+    named = {os.path.basename(archives.split_address(part)[0]) for part in parts}
+    return [path for path in paths if path.name in named - known and not path.exists()]
 
 
 def _turned(name: str) -> str:

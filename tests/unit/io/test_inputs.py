@@ -60,18 +60,6 @@ def test_raw_text_of_a_pipe_is_compared_by_what_it_delivered(pipe):
     assert raw_inputs.changed_inputs("train", [other], made_from) == [f"{other} is not the 63 that train was made from"]
 
 
-def test_raw_files_that_are_gone_are_not_compared_but_others_that_do_not_exist_differ(tmp_path):
-    made_from = [{"name": name, "bytes": 4, "sha256": hashlib.sha256(b"one\n").hexdigest()} for name in ("de", "en")]
-    paths = [tmp_path / "de", tmp_path / "en"]
-    assert raw_inputs.changed_inputs("train", paths, made_from) == []
-    paths[0].write_bytes(b"two\n")
-    assert raw_inputs.changed_inputs("train", paths, made_from) == [
-        f"{paths[0]} is not the de that train was made from"
-    ]
-    typo = tmp_path / "typo.en"
-    assert raw_inputs.changed_inputs("train", [paths[0], typo], made_from) == [f"there is no {typo}"]
-
-
 def test_who_waits_for_a_writer_is_told(pipe, monkeypatch, capfd):
     monkeypatch.setattr(inputs, "_WAIT_SECONDS", 0.05)
     path = pipe("late", b"text\n", after=0.3)

@@ -249,6 +249,13 @@ def test_mistakes(folder, tmp_path, method, models, config, message):
     assert not (tmp_path / "D").exists()
 
 
+@pytest.mark.parametrize("name", ["text.tgz", "text.tgz:news.de"])
+def test_text_in_an_archive_is_refused(folder, tmp_path, name):
+    (tmp_path / "text.tgz").write_bytes(b"anything")
+    with pytest.raises(UserError, match=r"text\.tgz is an archive: unpack it, and name the file with the text"):
+        augmented(folder, tmp_path / "D", "back_translation", {"backward1": "a"}, target_text=[tmp_path / name])
+
+
 def test_batches_of_the_search_may_change(folder, tmp_path, monkeypatch):
     """A smaller batch_size (after memory ran out) resumes the work, even if an older version noted the batch_size."""
     decode = DecodeHParams(batch_size=64)
