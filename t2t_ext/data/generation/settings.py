@@ -169,7 +169,7 @@ def differences(
 def _misspelt(problem: Problem, paths: Sequence[pathlib.Path], manifest: Manifest) -> list[pathlib.Path]:
     """Returns the files that do not exist, are named by options, and are none of those that the data were made from.
 
-    A problem looks up other files itself. If these are gone, it may call them otherwise than they were called.
+    A problem looks up other files itself. If these are gone, it may give them other names (without ``.gz``).
     """
     known = {each["name"] for described in manifest.inputs.values() for each in described}
     options = [problem.options.get(name) for name in problem.path_options]
