@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 # A translation of at least _LONG_ENOUGH_TO_REPEAT tokens counts as repetition if fewer than one in _MOST_REPETITION of
 # them are distinct.
 _LONG_ENOUGH_TO_REPEAT, _MOST_REPETITION = 12, 4
-NOT_UTF8 = "not UTF-8"
 
 
 def translate_sources(
@@ -38,7 +37,7 @@ def translate_sources(
     texts, failures = [""] * len(sources), [""] * len(sources)
     for place, source in enumerate(sources):
         if not len(source):
-            failures[place] = NOT_UTF8
+            failures[place] = "not UTF-8"
         elif len(source) == 1:
             failures[place] = "empty source"
         elif len(source) > longest:

@@ -131,8 +131,8 @@ def differences(
     """Returns how existing data differ from what is asked for now, one phrase per difference.
 
     Settings that the user does not give are not compared, nor are raw files that no longer exist, except those of other
-    names than the data's. All arguments are in
-    the base problem's direction; if the user gave ``NAME_rev`` (``was_reversed``), phrases name the sides of that.
+    names than the data's. All arguments are in the base problem's direction; if the user gave ``NAME_rev``
+    (``was_reversed``), phrases name the sides of that.
     """
     found = []
     asked, made_with = recorded(settings), _made_with(manifest)

@@ -1,4 +1,4 @@
-"""Tests of benchmarks/_comparison_plan.py: the seed of each ablation."""
+"""Tests of benchmarks/_comparison_plan.py: the seed of each ablation, and its number of layers."""
 
 import re
 
