@@ -93,8 +93,8 @@ def main(flags: argparse.Namespace) -> None:
                 # Scripts around tensor2tensor's t2t-bleu look for BLEU_uncased = %6.2f.
                 value = f"{score.value:6.2f}" if label.startswith("BLEU_") else score.format(score.value)
                 print(f"{label} = {value}{score.explanation}", file=stream)
-                if flags.by_order:
-                    print(*_orders(score), sep="\n", file=stream)
+                if flags.by_order and (table := _orders(score)):
+                    print(*table, sep="\n", file=stream)
                 results.append({"system": text.system, "label": label, **dataclasses.asdict(score)})
     if flags.json:
         report = {
@@ -122,7 +122,7 @@ def _by_metric(flags: argparse.Namespace) -> list[tuple[str, protocols.Protocol]
     """Returns the protocols that --metrics, --bleu_variant and --tokenize mean, each with the format of its labels."""
     tokenize = flags.tokenize or scores.default_tokenizer(flags.language)
     found = []
-    names = [name.strip() for name in flags.metrics.split(",")]
+    names = list(dict.fromkeys(name.strip() for name in flags.metrics.split(",")))
     for flag in ("bleu_variant", "tokenize"):
         if flag in flags.given and "bleu" not in names:
             raise UserError(

@@ -107,12 +107,14 @@ def main(flags: argparse.Namespace) -> int:
     stages = plan(recipe, book, options)
     if flags.augment and not any(stage.command == "augment" for stage in stages):
         raise UserError(f"--augment={flags.augment}: {recipe.name} makes no augmented data; leave it out.")
+    if "teachers_seed" in flags.given and not any(stage.command == "pseudo-references" for stage in stages):
+        raise UserError(f"--teachers_seed={flags.teachers_seed}: {recipe.name} has no teachers. Leave it out.")
     check_commands(stages)
     if flags.dry_run:
         from t2t_ext.experiments.conduct import kinds_of_redo, wanted_stages
         from t2t_ext.experiments.listing import dry_run_text
 
-        redo = kinds_of_redo(flags.redo)
+        redo = kinds_of_redo(flags.redo, stages)
         wanted = wanted_stages(stages, flags.stage, flags.until, redo=redo, dry=True)
         print(dry_run_text(recipe, book, stages, options, wanted))
         return 0
@@ -231,7 +233,9 @@ def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequen
     """Runs the requested stages and writes the report; returns the exit status."""
     from t2t_ext.experiments import conduct
     from t2t_ext.experiments.stages import Interrupted
+    from t2t_ext.reporting.report import checked_directory
 
+    checked_directory(options.work_dir / recipe.name, "--work_dir")
     redo = conduct.redo_kinds(flags.redo, stages)
     wanted = conduct.wanted_stages(stages, flags.stage, flags.until, redo=redo)
     say(f"{recipe.name}: {book.paper(recipe).short}, {recipe.table}, {recipe.row}; in {options.work_dir}")

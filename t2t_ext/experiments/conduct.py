@@ -14,27 +14,39 @@ from t2t_ext.experiments.stages import Say, check_unchanged, is_redone, run_stag
 REDONE = tuple(kind for kind in KINDS if kind != "report")  # kinds of stages that can be made again
 
 
-def kinds_of_redo(text: str) -> list[str]:
+def kinds_of_redo(text: str, stages: Sequence[Stage]) -> list[str]:
     """Returns the kinds of stages listed in a comma-separated text.
 
     Raises:
-      UserError: There is no such kind.
+      UserError: There is no such kind, or the plan has no stage of it.
     """
     redo = [name.strip() for name in text.split(",") if name.strip()]
     for name in redo:
         if name not in REDONE:
             raise UserError(f"--redo={text}: {name!r} is no stage.{suggest(name, REDONE)} It is {', '.join(REDONE)}.")
+        _check_has(stages, name, f"--redo={name}")
     return redo
+
+
+def _check_has(stages: Sequence[Stage], kind: str, given: str) -> None:
+    """Checks that a plan has a stage of a kind.
+
+    Raises:
+      UserError: It has none.
+    """
+    kinds = [name for name in KINDS if any(stage.kind == name for stage in stages)]
+    if kind not in kinds:
+        raise UserError(f"{given}: this recipe has no such stage. Its stages are {', '.join(kinds)}.")
 
 
 def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
     """Returns the kinds of stages that are to be redone, from their comma-separated names.
 
     Raises:
-      UserError: There is no such kind, the recipe has no stage of this kind itself (only recipes that it uses have),
-        or data or runs were made with other settings and their kinds are not among those to be redone.
+      UserError: There is no such kind, the recipe has no stage of this kind (or only recipes that it uses have), or
+        data or runs were made with other settings and their kinds are not among those to be redone.
     """
-    redo = kinds_of_redo(text)
+    redo = kinds_of_redo(text, stages)
     for name in redo:
         of_others = sorted({stage.owner for stage in stages if stage.kind == name and stage.owner})
         if of_others and not any(is_redone(stage, [name]) for stage in stages):
@@ -80,6 +92,8 @@ def _wanted_stages(stages: Sequence[Stage], stage: str, until: str, *, dry: bool
         # A stage may depend on a later kind: pseudo references are made by trained runs.
         needed = requirements([each for each in stages if KINDS.index(each.kind) <= last])
         return [each for each in stages if each in needed]
+    if stage != "report":
+        _check_has(stages, stage, f"--stage={stage}")
     chosen = [each for each in stages if each.kind == stage]
     for each in requirements(chosen or stages) if not dry else ():
         if each not in chosen and state_of(each).word != "done":

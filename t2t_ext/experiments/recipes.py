@@ -212,6 +212,7 @@ class RecipeBook:
             if data[0] != data[1]:
                 raise self._error(name, f"{key} = {other.name!r} is trained on other data")
         self._check_translating(recipe)
+        self._check_beside(recipe)
         return recipe
 
     def _needed(self, name: str, key: str, needed: str) -> Recipe:
@@ -231,6 +232,9 @@ class RecipeBook:
             for direction, other in zip(BOTH, others, strict=False):
                 if other.hparams.get("target_direction", "l2r") != direction or other.rerank:
                     raise self._error(recipe.name, f"{key}.{direction} = {other.name!r} has no {direction} run")
+                if other.reversed != recipe.reversed:
+                    what = f"{key}.{direction} = {other.name!r} translates into the other language (reversed differs)"
+                    raise self._error(recipe.name, what)
             if others and others[0].checkpoint != others[1].checkpoint:
                 raise self._error(recipe.name, f"{key}: {others[0].name!r} and {others[1].name!r} differ in checkpoint")
         translators = {kind: self.recipe(recipe.augment[kind]) for kind in AUGMENT_MODELS if recipe.augment.get(kind)}
@@ -239,6 +243,17 @@ class RecipeBook:
                 raise self._error(recipe.name, f"augment.{kind} = {other.name!r} has no run that translates {kind}")
         if len({other.checkpoint for other in translators.values()}) > 1:
             raise self._error(recipe.name, "augment: the recipes of forward and backward differ in checkpoint")
+
+    def _check_beside(self, recipe: Recipe) -> None:
+        """Checks that the recipes beside a recipe translate the same test sets and are scored alike."""
+        for name in recipe.beside:
+            other = self._checked(name, self._merged(name, []))
+            for field in ("problem", "reversed", "scoring"):
+                own, its = getattr(recipe, field), getattr(other, field)
+                if own != its:
+                    raise self._error(recipe.name, f"beside: {name!r} has {field} = {its!r}, not {own!r}")
+            if _of_the_test_sets(recipe) != _of_the_test_sets(other):
+                raise self._error(recipe.name, f"beside: problem_options of {name!r} give it other dev or test sets")
 
     def missing(self, recipe: Recipe) -> list[str]:
         """Returns descriptions of everything a recipe needs that this version lacks; empty if it can be run."""
@@ -441,6 +456,12 @@ class RecipeBook:
         """Returns an error about a recipe; its message includes the recipe's file and name."""
         what = what.rstrip(".")
         return UserError(f"{self._places[name]}, [{name}]: {what}{'' if what.endswith('?') else '.'}")
+
+
+def _of_the_test_sets(recipe: Recipe) -> dict[str, Any]:
+    """Returns the problem options without those of the training text, which may be what recipes compare."""
+    options = recipe.problem_options.items()
+    return {name: value for name, value in options if not name.startswith("train") and name != "default_tag"}
 
 
 def _others(recipe: Recipe) -> list[tuple[str, str]]:

@@ -65,7 +65,7 @@ def write_report(
     text = report.text() + "\n"
     contents = {"report.txt": text, "report.json": reporting.as_json(content), "report.html": report.page()}
     folder = options.work_dir / recipe.name
-    names = reporting.write(folder, {**contents, "report.png": png})
+    names = reporting.write(reporting.directory_for(folder, "--work_dir"), {**contents, "report.png": png})
     return f"{text}\n{', '.join(names[:-1])} and {names[-1]} are in {folder}\n"
 
 

@@ -86,12 +86,23 @@ def state_of(stage: Stage) -> State:
         return State("changed", differences)
     if marker["status"] != "done" and stage.kind != "score":  # unfinished scores may belong to earlier weights
         return State("begun")
-    # Data from the same text are the same, no matter when they were made.
-    needs = [(need.title, _read_marker(need)) for need in stage.needs if need.kind != "data"]
+    needs = [(need.title, _read_marker(need)) for need in _origins(stage)]
     newer = [title for title, own in needs if own and own["status"] == "done" and own["time"] > marker["time"]]
     if newer:
         return State("changed", tuple(f"'{title}' was made again since" for title in newer))
     return State("done" if marker["status"] == "done" and _is_complete(stage) else "begun")
+
+
+def _origins(stage: Stage) -> list[Stage]:
+    """Returns the stages whose results make another result of a stage if they are made again.
+
+    Data from the same text are the same, and so is the average of the same run, no matter when they were made.
+    """
+    found = dict[pathlib.Path, Stage]()
+    for need in stage.needs:
+        origins = _origins(need) if need.kind == "average" else [] if need.kind == "data" else [need]
+        found |= {origin.marker: origin for origin in origins}
+    return list(found.values())
 
 
 def _changes_of_text(stage: Stage, marker: Mapping[str, Any]) -> tuple[str, ...]:
@@ -113,20 +124,20 @@ def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
     """Refuses to replace data or runs that were made with other settings or text, unless ``redo`` names their kind.
 
     Raises:
-      UserError: Data, pseudo references or a run were made with other settings, from other text, or from something that
-        ``redo`` makes again.
+      UserError: Data, pseudo references or a run were made with other settings, from other text, from something that
+        is no longer complete, or from something that ``redo`` makes again.
     """
     for stage in stages:
         if stage.kind not in _DEAR or is_redone(stage, redo) or not stage.output.exists():
             continue
-        state = state_of(stage)
-        if state.word == "changed":
-            how = f"with --redo={stage.kind}"
-            if stage.owner:
-                how = f"by t2t_ext-experiment --recipe={stage.owner} --redo={stage.kind}"
+        _check_own(stage, state_of(stage))
+        needed = [need for need in requirements(stage.needs) if need.kind in _DEAR and not is_redone(need, redo)]
+        lost = [need for need in needed if need.kind != "data" and state_of(need).word in ("to do", "begun")]
+        if lost:
             raise UserError(
-                f"{stage.output} ({stage.title}) was made with other settings or text: {'; '.join(state.differences)}. "
-                f"Keep those that it was made with, choose another --work_dir, or have it removed and made again {how}."
+                f"{stage.output} ({stage.title}) was made from '{lost[0].title}', whose result, {lost[0].output}, is "
+                "missing or not complete. It would be made again, and what was made from it with it. Restore it, "
+                f"choose another --work_dir, or have {stage.output} removed and made again {_how_to_redo(stage)}."
             )
         renewed = [need for need in requirements(stage.needs) if is_redone(need, redo)]
         renewed = [need for need in renewed if need.kind != "data" or state_of(need).word == "changed"]
@@ -135,6 +146,26 @@ def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
                 f"{stage.output} ({stage.title}) was made from what --redo={','.join(redo)} makes again "
                 f"({renewed[0].title}). Add {stage.kind} to --redo, or choose another --work_dir."
             )
+
+
+def _check_own(stage: Stage, state: State) -> None:
+    """Checks that an expensive result, if there is one, was made with the settings and from the text of now.
+
+    Raises:
+      UserError: It was not.
+    """
+    if state.word == "changed" and stage.kind in _DEAR and stage.output.exists():
+        raise UserError(
+            f"{stage.output} ({stage.title}) was made with other settings or text: {'; '.join(state.differences)}. "
+            "Keep those that it was made with, choose another --work_dir, or have it removed and made again "
+            f"{_how_to_redo(stage)}."
+        )
+
+
+def _how_to_redo(stage: Stage) -> str:
+    if not stage.owner:
+        return f"with --redo={stage.kind}"
+    return f"by t2t_ext-experiment --recipe={stage.owner} --redo={stage.kind}"
 
 
 def is_redone(stage: Stage, redo: Sequence[str]) -> bool:
@@ -192,9 +223,10 @@ def _run_alone(
         say(f"{title}: done meanwhile by another experiment")
         return False
     if state.word == "changed" and not redo:
+        _check_own(stage, state)  # something may have changed since the command began
         say(f"{title}: settings or text have changed ({'; '.join(state.differences)}); made again")
     _end_orphan(stage, say)
-    if redo or _is_of_other_weights(stage, state, again=again) or (state.word == "changed" and stage.kind in _DEAR):
+    if redo or _is_of_other_weights(stage, state, again=again):
         if owner := locks.owner_in(stage.output):
             raise UserError(
                 f"{stage.output} is to be made again, but {owner} is at work there. Wait until it has ended."

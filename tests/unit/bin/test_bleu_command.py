@@ -88,6 +88,12 @@ def test_table_by_order(sgml, capsys):
     assert [float(value) for value in rows[3][1:]][3] == pytest.approx(float(rows[0][2]) / 100, abs=1e-4)
 
 
+def test_metrics_without_orders_and_metrics_named_twice(sgml, capsys):
+    assert run(sgml, "--metrics=ter,chrf,ter", "--by_order") == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert [line.split()[0] for line in lines[:-1]] == ["TER", "chrF2"]
+
+
 def test_what_was_made_from_sgml_is_no_sgml(sgml, capsys):
     """As ``tst.sgm.tok``; a compressed ``tst.sgm.gz`` is."""
     for name in ("tst.sgm.tok", "ref.sgm.txt"):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from t2t_ext.bin import experiment
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments import report, results
+from t2t_ext.experiments import stages as stages_module
 from t2t_ext.experiments.conduct import run_stages, wanted_stages
 from t2t_ext.experiments.plan import Options, plan
 from t2t_ext.experiments.stages import (
@@ -52,8 +54,9 @@ def note(stage, second, status="done"):
 
 
 @pytest.fixture
-def stages(tmp_path):
+def stages(tmp_path, monkeypatch):
     """Returns the stages of the small pipeline, all done, one second after the other."""
+    monkeypatch.setattr(stages_module, "_is_complete", lambda stage: stage.output.exists())
     found = make(tmp_path)
     for second, stage in enumerate(found.values()):
         note(stage, second)
@@ -85,7 +88,7 @@ def test_a_teacher_that_was_trained_anew_makes_what_it_taught_out_of_date(stages
     note(stages["average", "_l2r"], 51)
     state = state_of(stages["pseudo", ""])
     assert state.word == "changed"
-    assert state.differences == ("'average, seed 1 of cldr_synchronous_l2r' was made again since",)
+    assert state.differences == ("'train, seed 1 of cldr_synchronous_l2r' was made again since",)
     with pytest.raises(UserError, match=r"was made again since.*--redo=pseudo"):
         check_unchanged(list(stages.values()), [])
     # The run that was trained on them would be lost with them, so --redo must name it, too.
@@ -95,6 +98,30 @@ def test_a_teacher_that_was_trained_anew_makes_what_it_taught_out_of_date(stages
     # Generating the data again gives the same data, so later stages stay valid.
     note(stages["data", ""], 59)
     assert state_of(stages["train", "_r2l"]).differences == ()
+
+
+def test_the_average_of_the_same_run_is_the_same(stages):
+    note(stages["average", "_l2r"], 51)
+    assert state_of(stages["pseudo", ""]).word == "done"
+    check_unchanged(list(stages.values()), [])
+
+
+def test_what_was_made_from_a_lost_run_is_not_made_again_unasked(stages):
+    teacher, student = stages["train", "_l2r"], stages["train", ""]
+    shutil.rmtree(teacher.output)
+    message = rf"made from 'train, seed 1 of cldr_synchronous_l2r', whose result, {teacher.output}, is missing"
+    with pytest.raises(UserError, match=message):
+        check_unchanged(list(stages.values()), [])
+    with pytest.raises(UserError, match=message):  # the student would be removed after the pseudo references
+        check_unchanged(list(stages.values()), ["pseudo"])
+    check_unchanged(list(stages.values()), ["pseudo", "train"])
+
+    note(teacher, 50)  # trained again by another command, after this one had begun
+    note(stages["pseudo", ""], 51)
+    (student.output / "kept").touch()
+    with pytest.raises(UserError, match=r"'pseudo.* was made again since.*--redo=train"):
+        run_stage(student, "1/1", print)
+    assert (student.output / "kept").exists()
 
 
 def test_what_another_process_is_at_is_neither_done_twice_nor_removed(stages):

@@ -1,5 +1,6 @@
 """Tests of recipes: the content of their files, that each one resolves, and that their figures are the papers'."""
 
+import contextlib
 import pathlib
 
 import pytest
@@ -321,6 +322,21 @@ def test_recipes_that_stand_beside_each_other(tmp_path):
     assert found.missing(found.recipe("mine")) == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ("reversed = true", "beside: 'other' has reversed = True, not False"),
+        ('scoring = "multi_bleu_uc"', "beside: 'other' has scoring = 'multi_bleu_uc', not "),
+        ('problem_options = { test_source = "x" }', "beside: problem_options of 'other' give it other dev"),
+        ('problem_options = { train_source = "x" }', ""),
+    ],
+)
+def test_recipes_beside_each_other_translate_the_same_text(tmp_path, changes, message):
+    found = book(tmp_path, f'[other]\nextends = "mine"\nrow = "x"\n{changes}\n', beside='["other"]')
+    with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
+        found.recipe("mine")
+
+
 def test_two_results_in_one_place_are_refused(tmp_path):
     """Two results in one place are refused: both would be trained on pseudo references of the first's teachers."""
     teachers = "".join(
@@ -361,6 +377,8 @@ def test_directions_of_the_recipes_that_a_pipeline_needs(tmp_path):
                 book(tmp_path, more).recipe("both")
         more = more.replace('"c"', '"b"')
         assert book(tmp_path, more).recipe("both").name == "both"
+        with pytest.raises(UserError, match=rf"{key}\.l2r = 'a' translates into the other language"):
+            book(tmp_path, more + "reversed = true\n").recipe("both")
         other = more + "datagen = { vocab_size = 300 }\n"
         with pytest.raises(UserError, match=rf"{key}\.l2r = 'a' is trained on other data"):
             book(tmp_path, other).recipe("both")
@@ -610,72 +628,3 @@ def test_scale_concerns_all_numbers_of_steps():
     assert train["hparams"] == "batch_tokens=sum,average_last=3,learning_rate_warmup_steps=0,average_every=10"
     with pytest.raises(UserError, match="must be more than 0"):
         plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.0))
-
-
-# The command.
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ([], "--recipe=NAME says"),
-        (["--recipe=he2018_table1_deen_basline"], "Did you mean 'he2018_table1_deen_baseline'"),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--size=base"], "have one size"),
-        (
-            ["--recipe=synchronous_pipeline", "--work_dir=W", "--problem=translate_ende_cldr_synchronous"],
-            "without _sync",
-        ),
-        (["--recipe=synchronous_pipeline", "--work_dir=W", "--hparams=target_direction=r2l"], "of both directions"),
-        (["--recipe=cldr_synchronous_rerank", "--work_dir=W", "--hparams=target_direction=l2r"], "of both directions"),
-        (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=4,x"], "expects whole numbers separated by commas"),
-        (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=2,3"], "beam_size=3: this model generates left to"),
-        (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=2", "--decode_hparams=beam_size=8"], "beams of 2"),
-        (["--recipe=cldr_synchronous_rerank", "--work_dir=W", "--beams=2"], "reranks lists of k translations"),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--until=data", "--redo=train"], "does nothing with"),
-        (["--recipe=synchronous_pipeline", "--work_dir=W", "--size=huge"], "'synchronous_transformer_huge' is unknown"),
-        (["--recipe=synchronous_pipeline", "--work_dir=W", "--problem=translate_deen_multi3k"], "multi30k"),
-        (["--recipe=synchronous_pipeline", "--work_dir=W", "--hparams=sb_lamda=1"], "Did you mean 'sb_lambda'"),
-        (["--recipe=cldr_ende_transformer_tiny"], "--work_dir=DIR says"),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--hparams=batchsize=3"], "Did you mean 'batch_size'"),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=train_step=3"], "'--train_step|--train_step"),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=train_steps=3"], "with --train_steps"),
-        (
-            ["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=keep_checkpoint_max=4"],
-            "averages the last 5",
-        ),
-        (
-            ["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=keep_checkpoint_max=x"],
-            "expects an integer",
-        ),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W\udce9"], "is not UTF-8"),
-        (["--recipe=diversification", "--work_dir=W,X"], "is given 3 runs in this folder as a list"),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--decode_hparams=beam=3"], "beam"),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--redo=trian"], "Did you mean 'train'"),
-        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--stage=train", "--until=train"], "exclude"),
-        (["--recipe=cldr_synchronous_rerank", "--work_dir=W", "--redo=train"], "belongs to cldr_synchronous_l2r and"),
-        (["--list", "--recipe=he2020*"], "no recipe has such a name"),
-        (["--list", "--recipes_dir=nowhere"], "there is no such directory"),
-    ],
-)
-def test_mistakes_on_the_command_line(flags, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=message):
-        run(*flags)
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_dry_run_of_one_stage(tmp_path, capsys):
-    flags = ["--recipe=cldr_ende_transformer_tiny", f"--work_dir={tmp_path}", "--dry_run"]
-    assert run(*flags, "--stage=score") == 0
-    commands = [line for line in capsys.readouterr().out.splitlines() if line.startswith("t2t_ext-")]
-    assert commands
-    assert all(line.startswith("t2t_ext-translate-all ") for line in commands)
-    with pytest.raises(UserError, match="exclude each other"):
-        run(*flags, "--stage=score", "--until=train")
-
-
-def test_list(capsys):
-    assert experiment.main(["--list", "--recipe=he2018_table1*"]) == 0
-    out = capsys.readouterr().out
-    assert "Table 1: De-En, Transformer (small)  test 32.86" in out
-    assert "6 recipes" in out
