@@ -100,16 +100,19 @@ def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Seque
     Raises:
       UserError: An output cannot be written, or a file or standard input is given twice.
     """
-    values = [getattr(flags, name) for name in inputs]
-    check_all(outputs, [path for value in values for path in (value, *value.split(","))])
-    given = [
-        f"--{name}"
-        for name, value in zip(inputs, values, strict=True)
-        for path in value.split(",")
-        if path == text_lines.STANDARD
-    ]
+    paths = [(name, path) for name in inputs for path in _paths_of(flags, name)]
+    check_all(outputs, [path for _, path in paths])
+    given = [f"--{name}" for name, path in paths if path == text_lines.STANDARD]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} cannot both be standard input: give files for all but one.")
+
+
+def _paths_of(flags: argparse.Namespace, name: str) -> list[str]:
+    """Returns the paths that a flag gives: several if they are references, else one, which may contain commas."""
+    from t2t_ext.evaluation import run_texts
+
+    value = getattr(flags, name)
+    return run_texts.reference_paths(value) if name == "decode_reference" else [value]
 
 
 def check_names_output(source: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, alignment_settings
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
+from t2t_ext.bin._run_text import keep_runs
 from t2t_ext.errors import UserError, require_package
 from t2t_ext.io import log
 from t2t_ext.pages import page
@@ -63,6 +64,7 @@ def main(flags: argparse.Namespace) -> None:
         raise UserError("Several runs are exported together: say where to, --export_dir=EXPORT.")
     steps = [checkpoints.read_info(each.checkpoint).step for each in chosen]
     names = ", ".join(f"step {step} of {each.run.path}" for each, step in zip(chosen, steps, strict=True))
+    keep_runs([each.run for each in chosen], [str(flags.export_dir or "")])
     if flags.format == KERAS_HUB:
         path = _write_preset(flags, chosen, weights, decode_hparams)
         print(f"Exported {names} to {path}; for loading it in KerasHub see {page('keras')}.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
-from t2t_ext.bin._run_text import check_bootstrap, check_files, check_shortlist, chosen_text, run_texts
+from t2t_ext.bin._run_text import check_bootstrap, check_files, check_shortlist, chosen_text, keep_runs, run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
@@ -150,6 +150,7 @@ def _config(flags: argparse.Namespace, directory: Any, searches: "Sequence[Decod
     if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
         parent = pathlib.Path(flags.translations_dir).parent
         raise UserError(f"--translations_dir={flags.translations_dir}: there is no directory {parent}.")
+    keep_runs([directory], [flags.translations_dir])
     check_bootstrap(flags.n_bootstrap)
     if flags.last_only and flags.every_steps:
         raise UserError(f"--every_steps={flags.every_steps} has no effect beside --last_only; leave one of them out.")

@@ -13,7 +13,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.scorer import PartScorer
 from t2t_ext.evaluation.scores import Score
-from t2t_ext.io import log
+from t2t_ext.io import inputs, log
 from t2t_ext.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -130,13 +130,20 @@ class RunTexts:
             yield from found
 
 
+def reference_paths(paths: str) -> list[str]:
+    """Returns the paths in a comma-separated list; a text that names an existing file is one path."""
+    if inputs.is_file(paths):
+        return [paths]
+    return paths.split(",") if paths else []
+
+
 def read_references(paths: str, source: text_lines.TextLines) -> list[Collection[str]]:
     """Returns the lines of each reference file in a comma-separated list; each has as many lines as the source.
 
     Raises:
       UserError: A name is empty, a file cannot be read or has a different number of lines, or the source is empty.
     """
-    names = paths.split(",") if paths else []
+    names = reference_paths(paths)
     if not all(names):
         raise UserError(
             f"--decode_reference={paths}: there is no file name before or after a comma. Give the names of all sets of "

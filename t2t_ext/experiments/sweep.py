@@ -217,7 +217,7 @@ class Sweep:
             except UserError:
                 continue  # its scores exist, so a missing or damaged checkpoint does not matter
             if record.weights != weights:
-                self._say(f"step {step} was trained again since it was translated; it is translated again")
+                self._say(f"step {step} has other weights than when it was translated; it is translated again")
                 return path
         return None
 
@@ -382,7 +382,8 @@ def folder_name(text: str, folder: str, hparams: DecodeHParams) -> str:
     a digest if they are not the defaults.
     """
     name = "" if folder == "checkpoints" else f"{folder}."
-    name += f"{text}.beam{hparams.beam_size}.alpha{hparams.alpha:g}"
+    short = f"{hparams.alpha:g}"
+    name += f"{text}.beam{hparams.beam_size}.alpha{short if float(short) == hparams.alpha else hparams.alpha}"
     usual = _search_settings(DecodeHParams(beam_size=hparams.beam_size, alpha=hparams.alpha))
     settings = _search_settings(hparams)
     return name if settings == usual else f"{name}.{digest(settings)[:6]}"

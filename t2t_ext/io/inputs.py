@@ -9,6 +9,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import stat
 import sys
 import tempfile
@@ -116,8 +117,21 @@ def standard_input() -> Iterator[BinaryIO]:
 
 def _private_folder() -> pathlib.Path:
     if not _folders:
+        _clean_up_at_sigterm()
         _folders.append(tempfile.mkdtemp(prefix="t2t_ext-"))
     return pathlib.Path(tempfile.mkdtemp(dir=_folders[0]))
+
+
+def _clean_up_at_sigterm() -> None:
+    """Lets SIGTERM, which by default ends the process without a clean-up, remove the saved contents before it does."""
+
+    def end(number: int, frame: object) -> None:
+        forget_pipes()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
 
 
 @atexit.register

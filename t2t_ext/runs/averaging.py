@@ -36,10 +36,12 @@ def average_last(run: RunDirectory, count: int, *, rolling: bool = False) -> lis
         try:
             infos = [checkpoints.read_info(path) for path in members]
             steps, arrays = [info.step for info in infos], checkpoints.average_arrays(members, infos[-1].users_group)
-        except checkpoints.DamagedCheckpointError:
+        except checkpoints.DamagedCheckpointError as error:
             gone = [path.name for path in members if not path.exists()]
             if not gone:
-                raise
+                raise UserError(
+                    f"{error.what} Restore it from a backup, or remove its folder: the average is then of the others."
+                ) from error
             raise UserError(
                 f"{gone[0]} was deleted while it was read: the trainer that is at work in {run.path} keeps only its "
                 "newest checkpoints. Repeat the command, with a smaller --n if that happens again."

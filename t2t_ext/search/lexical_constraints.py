@@ -19,12 +19,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t2t_ext.data.text.graph_text_encoder import WHITESPACE
 from t2t_ext.data.text.text_encoder import PAD_ID, UNK_ID
 from t2t_ext.errors import UserError
 from t2t_ext.search.shortlist import Columns, columns_of
 
 SEPARATOR = "\t"
 _DEAD = -1e9
+_WHITESPACE_AT_AN_END = f"^{WHITESPACE}+|{WHITESPACE}+$"
 
 
 class Phrases(NamedTuple):
@@ -96,7 +98,8 @@ def encode_phrases(
       limits: int32 [B], the most tokens (with EOS) of each sentence's translation.
       right_to_left: For each direction, whether it generates right to left.
     """
-    strings = tf.strings.strip(tf.strings.split(lines, SEPARATOR))
+    strings = tf.strings.split(lines, SEPARATOR)
+    strings = strings.with_values(tf.strings.regex_replace(strings.values, _WHITESPACE_AT_AN_END, ""))
     strings = tf.ragged.boolean_mask(strings, tf.not_equal(strings, ""))
     ids = strings.with_values(encode(strings.values))
     spelt = ~tf.reduce_any(tf.equal(ids, UNK_ID), axis=2)

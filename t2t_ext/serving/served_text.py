@@ -9,6 +9,7 @@ import binascii
 import dataclasses
 import os
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Self
 
@@ -17,6 +18,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.serving import exported_files
 
 SIGNATURE = "text_encoders"
+_VERSION = re.compile("[0-9]+")
 SIDES = ("source", "target")
 # Paths of the encoders' files in an export.
 FILE_NAMES = {side: os.path.join("assets.extra", f"text_encoder.{side}.model") for side in SIDES}
@@ -109,14 +111,18 @@ def version_directory(export_dir: str | os.PathLike) -> pathlib.Path:
       UserError: There is no SavedModel.
     """
     path = pathlib.Path(export_dir)
-    versions = [entry for entry in path.iterdir() if entry.name.isdigit()] if path.is_dir() else []
-    if not (path / "saved_model.pb").is_file() and versions:
-        path = max(versions, key=lambda entry: int(entry.name))
-    if not (path / "saved_model.pb").is_file():
+    if not _holds_model(path) and path.is_dir():
+        numbered = [entry for entry in path.iterdir() if _VERSION.fullmatch(entry.name) and _holds_model(entry)]
+        path = max(numbered, key=lambda entry: int(entry.name), default=path)
+    if not _holds_model(path):
         raise UserError(
             f"--export_dir={export_dir} holds no exported model; give the directory that t2t_ext-exporter wrote to."
         )
     return path
+
+
+def _holds_model(path: pathlib.Path) -> bool:
+    return (path / "saved_model.pb").is_file()
 
 
 def check_destination(export_dir: str | os.PathLike, version: int, *, overwrite: bool = False) -> pathlib.Path:
@@ -124,7 +130,7 @@ def check_destination(export_dir: str | os.PathLike, version: int, *, overwrite:
 
     Raises:
       UserError: The version is not a positive integer, ``export_dir`` is a file, or the version exists and may not be
-        replaced.
+        replaced or holds something else.
     """
     if version < 1:
         raise UserError(f"version={version}: TF Serving wants a positive integer as a model version.")
@@ -135,5 +141,9 @@ def check_destination(export_dir: str | os.PathLike, version: int, *, overwrite:
     if final.exists() and not overwrite:
         raise UserError(
             f"{final} exists already. Give --overwrite to replace it, another --export_version or another --export_dir."
+        )
+    if final.is_file() or (final.is_dir() and any(final.iterdir()) and not _holds_model(final)):
+        raise UserError(
+            f"{final} holds something else than an exported model: give another --export_version or --export_dir."
         )
     return final

@@ -14,15 +14,13 @@ import tensorflow as tf
 
 from t2t_ext.data.features.float_files import padded
 from t2t_ext.data.features.sources import FeatureSource
-from t2t_ext.data.text.graph_text_encoder import GraphEncoder, graph_encoder
+from t2t_ext.data.text.graph_text_encoder import WHITESPACE, GraphEncoder, graph_encoder
 from t2t_ext.data.text.subword_nmt_model import SEPARATOR
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.layers.masks import real_positions
 
 IDS = tf.TensorSpec([None, None], tf.int32)
-# Whitespace as defined by ``str.isspace`` and by the cleaning of training data.
-WHITESPACE = r"[\pZ\x{09}-\x{0D}\x{1C}-\x{1F}\x{85}]"
 
 
 def check_vocabularies(model: Any, source: SubwordEncoder, target: SubwordEncoder) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_ext.config.decode import DecodeHParams
-from t2t_ext.data.text.graph_text_encoder import GraphSubwordEncoder, GraphTokenEncoder
+from t2t_ext.data.text.graph_text_encoder import WHITESPACE, GraphSubwordEncoder, GraphTokenEncoder
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
@@ -30,9 +30,10 @@ from t2t_ext.search.sampling import Sampling, Truncation
 from t2t_ext.search.search_state import SearchConfig
 from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.search.word_ngrams import NoRepeatedWordNgrams, word_boundaries
-from t2t_ext.translation.codec import WHITESPACE, TextCodec
+from t2t_ext.translation.codec import TextCodec
 
 # Whitespace at the end of a prefix, as ``str.rstrip`` removes it.
+_EMPTY_PLACE = -1e9  # the log-probability of a place without a hypothesis
 _WHITESPACE_AT_THE_END = f"{WHITESPACE}+$"
 
 
@@ -140,10 +141,12 @@ class Searcher:
         if self._model.directions == 1:
             right_to_left = tf.fill(tf.shape(found.directions), reversed_directions[0])
         empty = empty[:, tf.newaxis]  # [B, 1]
+        # An empty source has one translation, not as many as the beam has places.
+        none = tf.concat([[0.0], tf.fill([tf.shape(found.scores)[1] - 1], _EMPTY_PLACE)], axis=0)
         return {
             "outputs": tf.where(empty, "", self._to_text(found, right_to_left if any(reversed_directions) else None)),
-            "scores": tf.where(empty, 0.0, found.scores),
-            "log_probs": tf.where(empty, 0.0, found.log_probs),
+            "scores": tf.where(empty, none, found.scores),
+            "log_probs": tf.where(empty, none, found.log_probs),
             "lengths": tf.where(empty, 0, found.lengths),
             "finished": empty | found.finished,
             "ids": tf.where(empty[..., tf.newaxis], PAD_ID, found.ids),

@@ -320,12 +320,25 @@ def count_lines(path: PathLike) -> int:
             lines += block.count(b"\n")
             last = block[-1:]
     lines += last != b"\n"
+    _refuse_returns_only(path, lines, returns)
+    return lines
+
+
+def refuse_returns_only(lines: Iterable[bytes], path: PathLike) -> Iterator[bytes]:
+    """Yields lines of bytes; raises a UserError at the end if they are one whose parts end with CR only."""
+    number, returns = 0, 0
+    for number, line in enumerate(lines, 1):
+        returns += line.count(b"\r") if number == 1 else 0
+        yield line
+    _refuse_returns_only(path, number, returns)
+
+
+def _refuse_returns_only(path: PathLike, lines: int, returns: int) -> None:
     if lines == 1 and returns > _MOST_RETURNS:
         raise UserError(
             f"{path} is one line with {returns:,} carriage returns, but lines end at line feeds (LF). Convert it: "
             r"tr '\r' '\n' < FILE > NEW."
         )
-    return lines
 
 
 def _refuse_utf16(path: PathLike, head: bytes) -> None:

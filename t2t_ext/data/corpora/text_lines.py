@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from t2t_ext.data.corpora import readers
+from t2t_ext.data.corpora import compression, readers
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, inputs, log, outputs
 
@@ -166,8 +166,15 @@ def windows(lines: Iterable[Any]) -> Iterator[list[Any]]:
 def stream(path: str, *, quiet: bool = False) -> Iterator[str]:
     """Yields the lines of a file as in ``read``, using constant memory; warns at the end unless ``quiet``."""
     name, report, invalid = _named(path), readers.ReadReport(), LineNumbers()
-    with inputs.standard_input() if path == STANDARD else contextlib.nullcontext() as file:
-        raw = readers.read_lines(path, report) if file is None else readers.lines_of(file, name, report)
+    with contextlib.ExitStack() as stack:
+        if path == STANDARD:
+            file = stack.enter_context(inputs.standard_input())
+            if hasattr(file, "peek"):  # not what a program has put in the place of standard input
+                file = stack.enter_context(compression.decompressed(file, name))
+            raw = readers.lines_of(file, name, report)
+            raw = readers.refuse_returns_only(raw, name)
+        else:
+            raw = readers.read_lines(path, report)
         for number, line in enumerate(raw, start=1):
             try:
                 yield line.decode("utf-8")

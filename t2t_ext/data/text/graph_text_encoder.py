@@ -19,6 +19,9 @@ from t2t_ext.data.text.subword_nmt_model import SEPARATOR, SubwordNmtModel
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.io import chatter
 
+# A pattern of whitespace as defined by ``str.isspace`` and by the cleaning of training data.
+WHITESPACE = r"[\pZ\x{09}-\x{0D}\x{1C}-\x{1F}\x{85}]"
+
 
 class _LastingModel(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model as a resource with its own name.

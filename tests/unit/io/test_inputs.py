@@ -3,6 +3,9 @@
 import base64
 import hashlib
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -87,6 +90,24 @@ def test_features_of_pipes(pipe, kind):
     )
     (found,) = read_sources(str(pipe("features", content)))
     np.testing.assert_array_equal(found.rows, rows)
+
+
+def test_a_command_that_is_terminated_leaves_no_copy_of_standard_input(tmp_path):
+    code = "from t2t_ext.io import inputs; inputs.keep_standard_input(); print(1, flush=True)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import time; {code}; time.sleep(60)"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    with process:
+        process.stdin.write(b"text\n")
+        process.stdin.close()
+        assert process.stdout.readline() == b"1\n"
+        assert [path.read_text() for path in tmp_path.glob("*/*/*")] == ["text\n"]
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    assert not any(tmp_path.iterdir())
 
 
 def test_what_is_a_file(tmp_path):

@@ -51,6 +51,10 @@ def test_whitespace_and_empty_phrases(encode, tiny_encoder):
     found = encode(["\t  die Katze \t\t \tTür\t", " ", "\t"])
     assert ids_of(found, 0) == [tiny_encoder.encode("die Katze"), tiny_encoder.encode("Tür")]
     assert ids_of(found, 1) == ids_of(found, 2) == []
+    # The same as of the host, which strips by str.strip.
+    found = encode(["\xa0die Katze\u3000\t\u2003\tTür\x85", "\u2028"])
+    assert ids_of(found, 0) == [tiny_encoder.encode("die Katze"), tiny_encoder.encode("Tür")]
+    assert ids_of(found, 1) == []
 
 
 def test_the_same_phrase_again(encode):

@@ -39,6 +39,13 @@ def test_exports_have_constraints_where_the_search_takes_them(make_translator, s
     assert make_translator(**settings).can_constrain is expected
 
 
+def test_an_empty_line_has_one_translation(make_translator):
+    one = make_translator(beam_size=3, num_hypotheses=3)
+    full, empty = one.translate(["the cat", ""])
+    assert len(full) == 3
+    assert [(each.text, each.log_prob, each.score, each.length) for each in empty] == [("", 0.0, 0.0, 0)]
+
+
 def test_lines_that_are_not_empty_and_get_no_translation_are_numbered(make_translator, monkeypatch):
     """If the search finds nothing, as with NaN probabilities, the numbers of the non-empty lines are kept."""
     one = make_translator()

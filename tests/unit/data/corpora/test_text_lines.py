@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gzip
 import io
 import os
 import pty
@@ -105,6 +106,20 @@ def test_a_pipe_that_nobody_reads_any_more(tmp_path):
 
     with pytest.raises(UserError, match="process that read the pipe has ended"):
         write()
+
+
+def test_standard_input_is_read_as_files_are(monkeypatch):
+    def read(content):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content))))
+        return list(text_lines.stream("-"))
+
+    assert read(gzip.compress("eins\nzwei ü\n".encode())) == ["eins", "zwei ü"]
+    assert read(b"a\rb\n") == ["a\rb"]
+    assert read(b"") == []
+    with pytest.raises(UserError, match="one line with 6 carriage returns"):
+        read(b"a\r" * 6)
+    with pytest.raises(UserError, match="damaged or incomplete gzip"):
+        read(gzip.compress(b"eins\n" * 1000)[:30])
 
 
 def test_of_several_files_the_full_one_is_named(tmp_path):
