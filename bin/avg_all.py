@@ -37,7 +37,7 @@ def main(flags: argparse.Namespace) -> None:
     if 0 < there < flags.n:
         log.warning(f"--n={flags.n}: the run has only {there} checkpoint{'s' if there > 1 else ''}; all are averaged")
     for path, steps in average_last(directory, flags.n, rolling=flags.rolling):
-        print(f"{path}: average of {len(steps)} checkpoints, steps {', '.join(map(str, steps))}")
+        print(f"{path}: average of {len(steps)} checkpoint{'s' * (len(steps) > 1)}, steps {', '.join(map(str, steps))}")
     if checkpoints.read_info(checkpoints.list_checkpoints(directory.checkpoints_dir)[-1]).users_group != "model":
         log.info(
             "what was averaged are averages already, which training keeps (schedule_free_adam_w, ema_decay or "

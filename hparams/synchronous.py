@@ -1,7 +1,7 @@
 """Settings of the synchronous Transformer: Zhou, Zhang & Zong (TACL 2019).
 
 Section 4.2 states 6+6 layers of 1024/4096 with 16 heads, dropout 0.1, label smoothing 0.1, Adam .9/.998 and the
-schedule of Vaswani et al. (2017) with 16,000 steps of warm-up. Section 4.3 chooses tanh with lambda = 0.1.
+schedule of Vaswani et al. (2017) with 16,000 steps of warm-up. Section 4.4 chooses tanh with lambda = 0.1.
 
 * Sets without a suffix apply this to a Transformer as tensor2tensor builds it today (pre-norm, no projection biases).
 * ``_printed`` sets follow the paper as printed: post-norm (equations 11 and 12), no weights that the Transformer does

@@ -20,7 +20,7 @@ from t2t_ext.data.corpora.rows import RowFile
 from t2t_ext.data.corpora.segments import SegmentFiles
 from t2t_ext.data.corpora.weighting import CorpusSource
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.io import inputs
+from t2t_ext.io import inputs, log
 from t2t_ext.problem import DEV, TEST, TRAIN, MixedTranslationProblem, Sample
 
 MOST_DEV_LINES = 2000
@@ -82,6 +82,8 @@ class TranslateParallelText(MixedTranslationProblem):
                     _require_tabs(split, source)
                 for target in targets:
                     _refuse_same_text(split, source, target)
+                if targets:
+                    _warn_of_tabs(split, source)
 
     def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairSource]:
         """Returns the files of a split; for a dev set that is held out of the training text, those of train."""
@@ -243,17 +245,32 @@ def _untagged(files: PairSource, source: str) -> str:
 
 def _require_tabs(split: str, path: pathlib.Path) -> None:
     """Raises a UserError if a file that should have both sides has only one: most of its first lines have no tab."""
-    if not inputs.is_file(raw_files.on_disk(path)) or formats.format_of(path) != formats.PLAIN:
-        return
-    lines = [line for line in itertools.islice(readers.read_lines(path), _LINES_LOOKED_AT) if line.strip()]
-    with_tab = sum(b"\t" in line for line in lines)
-    if 2 * with_tab < len(lines):
+    with_tab, lines = _lines_with_tab(path)
+    if 2 * with_tab < lines:
         found = f"has a tab in only {with_tab} of" if with_tab else "has no tabs in"
-        place = f"its first {len(lines)} lines" if len(lines) > 1 else "its only line"
+        place = f"its first {lines} lines" if lines > 1 else "its only line"
         raise UserError(
             f"{path} {found} {place}: give --{split}_target=FILE with their translations; or, for both sides in one "
             "file, lines of source TAB target."
         )
+
+
+def _warn_of_tabs(split: str, path: pathlib.Path) -> None:
+    """Warns of a source file that seems to have both sides though the targets are given in another file."""
+    with_tab, lines = _lines_with_tab(path)
+    if 2 * with_tab > lines:
+        log.warning(
+            f"{path}: {with_tab} of its first {lines} lines have a tab, and all of a line is the source, as "
+            f"--{split}_target is given. If the file has both sides, leave --{split}_target out."
+        )
+
+
+def _lines_with_tab(path: pathlib.Path) -> tuple[int, int]:
+    """Returns how many of the first lines of a plain file that are not blank have a tab, and how many there are."""
+    if not inputs.is_file(raw_files.on_disk(path)) or formats.format_of(path) != formats.PLAIN:
+        return 0, 0
+    lines = [line for line in itertools.islice(readers.read_lines(path), _LINES_LOOKED_AT) if line.strip()]
+    return sum(b"\t" in line for line in lines), len(lines)
 
 
 def _refuse_same_text(split: str, source: pathlib.Path, target: pathlib.Path) -> None:

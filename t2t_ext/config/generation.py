@@ -221,4 +221,7 @@ def _turned(paths: str | None) -> str | None:
 
 def prepared_twice(flag: str) -> str:
     """Returns the message that a flag and a given subword model both say how text is prepared."""
-    return f"--{flag} says how text is prepared, but a model is given whose file says that, too; leave it out."
+    return (
+        f"--{flag} says how text is prepared, but a model is given whose file says that, too (a plain SentencePiece "
+        "model: not at all); leave it out. To prepare text otherwise, let t2t_ext-datagen train the model."
+    )

@@ -6,7 +6,7 @@ repeated (after a resume, with another number of replicas, in another process)
 therefore drops exactly the same units.
 
 Masks come from 8-bit random numbers, which cost a quarter of 32-bit ones. The rate
-is therefore rounded to the nearest 1/256. The kept units are scaled by the inverse
+is therefore rounded to the nearest 1/256 (but not to 0). The kept units are scaled by the inverse
 of the rounded keep probability, so the expectation is exact except for the rounding
 of this factor to x's dtype (0.3% in bfloat16).
 """
@@ -129,8 +129,8 @@ def relu_dropout(x: tf.Tensor, rate: float, training: bool) -> tuple[tf.Tensor, 
 
 
 def _of_levels(rate: float) -> int:
-    """Returns how many of 256 units are dropped, at most 255 however close to 1 the rate is."""
-    return min(round(rate * _LEVELS), _LEVELS - 1)
+    """Returns how many of 256 units are dropped: 0 only if the rate is, at most 255 however close to 1 it is."""
+    return min(max(round(rate * _LEVELS), int(rate > 0)), _LEVELS - 1)
 
 
 def _key(seed: tf.Tensor) -> tf.Tensor:

@@ -48,6 +48,11 @@ class PresetEncoder(Layer):
         )
         self.longest = positions - (self.special["start"] is not None) if positions else 0
         self.depth = len(groups)
+        if hparams.encoder_preset_frozen_layers > self.depth:
+            raise UserError(
+                f"encoder_preset_frozen_layers={hparams.encoder_preset_frozen_layers}: {hparams.encoder_preset} has "
+                f"{self.depth} layers; encoder_preset_rate=0 freezes them all."
+            )
         # For each variable of the backbone, its layer, counted from 1; 0: the embeddings.
         inside = {id(v): number for number, layer in enumerate(groups, 1) for v in layer.variables}
         self.layer_of = {id(variable): inside.get(id(variable), 0) for variable in self.backbone.variables}
@@ -144,12 +149,22 @@ def _stack(description: Mapping[str, Any], policy: Any, name: str) -> tuple[Any,
     with keras.name_scope("model"), keras.name_scope(name), keras.name_scope("backbone"):
         made = keras.saving.deserialize_keras_object({**description, "config": config})
     kind = type(made).__name__
-    layers = getattr(made, "transformer_layers", None)
+    layers = list(getattr(made, "transformer_layers", None) or ())
     inputs = made.input if isinstance(made.input, dict) else {}
-    if not layers or "token_ids" not in inputs or "padding_mask" not in inputs:
+    # The layers of ALBERT are lists, and are called several times.
+    stacked = layers and all(isinstance(each, keras.Layer) and len(each._inbound_nodes) == 1 for each in layers)
+    if not stacked or "token_ids" not in inputs or "padding_mask" not in inputs:
         raise UserError(
-            f"encoder_preset is a {kind}, which is no stack of Transformer layers over tokens. Encoders such as BERT, "
-            "RoBERTa, XLM-RoBERTa and DistilBERT are."
+            f"encoder_preset is a {kind}, which is no stack of Transformer layers over tokens, each called once. "
+            "Encoders such as BERT, RoBERTa, XLM-RoBERTa and DistilBERT are."
         )
-    stack = keras.Model(inputs, [layer.output for layer in layers], name="stack")
-    return stack, kind, list(layers), int(getattr(made, "max_sequence_length", 0) or 0), int(made.hidden_dim)
+    if decoders := [type(layer).__name__ for layer in layers if "Decoder" in type(layer).__name__]:
+        raise UserError(
+            f"encoder_preset is a {kind}, a language model whose layers ({decoders[0]}) see no later words, but an "
+            "encoder must see the whole source. Choose one such as BERT, RoBERTa, XLM-RoBERTa or DistilBERT."
+        )
+    # What the backbone gives may follow its last layer, such as a normalization.
+    last = made.output.get("sequence_output") if isinstance(made.output, dict) else made.output
+    states = [layer.output for layer in layers]
+    stack = keras.Model(inputs, [*states[:-1], states[-1] if last is None else last], name="stack")
+    return stack, kind, layers, int(getattr(made, "max_sequence_length", 0) or 0), int(made.hidden_dim)

@@ -2,7 +2,7 @@
 
 Decoding has two phases. First, a backward decoder generates the sentence from right to left. Then the forward decoder
 generates it from left to right and attends to the source and to the states of the backward decoder. This is the
-baseline ABD-NMT of Zhou et al. (2019, section 4.2 and table 6), who base it on the Transformer and describe it in two
+baseline ABD-NMT of Zhou et al. (2019, section 4.3 and table 6), who base it on the Transformer and describe it in two
 sentences.
 
 The details that they leave open are reconstructed here. Their 333.8M parameters are the Transformer's 207.8M (with

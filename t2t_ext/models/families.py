@@ -37,8 +37,8 @@ def check_hparams(model: str, hparams: HParams, hparams_set: str) -> None:
             if _fits(each, hparams) and unread[0] in _family(each, hparams).names()
         ]
         raise UserError(
-            f"--hparams: {', '.join(unread)} has no effect: --model={model} does not read it"
-            + (f"; --model={' or '.join(readers)} does." if readers else ".")
+            f"--hparams: {', '.join(unread)} is no hparam of --model={model}"
+            + (f"; choose --model={' or '.join(readers)}." if readers else ".")
         )
 
 
@@ -46,8 +46,7 @@ def made_for_others(model: str, hparams: Any, hparams_set: str) -> str:
     """Returns the message for a plain Transformer with an hparams set made for other models, or "" if there is none.
 
     A ``Transformer`` takes every hparams set of its related models. It has the variants that the hparams switch on,
-    although its name does not say so; hparams that only a related model reads have no effect. There is no message about
-    variants that the user, and not the set, switches on.
+    although its name does not say so. There is no message about variants that the user, and not the set, switches on.
 
     Args:
       model: The model's name.

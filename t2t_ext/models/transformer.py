@@ -347,9 +347,10 @@ class Transformer(StackedSeq2Seq[T]):
         """
         hparams = self.hparams
         if hparams.shared_embedding and not self.joint_vocabulary:
+            other = "" if hparams.encoder_preset else ", or generate the data with a joint vocabulary"
             raise UserError(
                 "shared_embedding=True needs one vocabulary for source and target, but this data has two: "
-                "set shared_embedding=False, or generate the data with a joint vocabulary."
+                f"set shared_embedding=False{other}."
             )
 
         multiply = hparams.multiply_embedding_mode == "sqrt_depth"

@@ -158,7 +158,7 @@ class WorkFolder:
         if before is not None and not differences(before, settings):
             self._made_with = _made_with(before)  # as in the chunks, where more settings may have counted
             return
-        if before is not None and not overwrite:
+        if before is not None and chunks and not overwrite:
             found = differences(before, settings) if before else [f"{_SETTINGS} is missing or damaged"]
             raise UserError(
                 f"{self.path} holds unfinished work that was begun in another way: {'; '.join(found)}. Give what was "

@@ -9,6 +9,7 @@ from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.config import user_directory
+from t2t_ext.config.asynchronous import AsynchronousHParams
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE, HParams
 from t2t_ext.config.strict_params import FLAG
@@ -18,6 +19,8 @@ from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest, manifest_path
 from t2t_ext.data.features.types import Floats
 from t2t_ext.data.generation.settings import differing_options, other_members
+from t2t_ext.data.text.special_ids import CONTROL_SYMBOLS, FIRST_TEXT_ID, L2R_ID, R2L_ID
+from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, log
 from t2t_ext.io import stored as stored_values
@@ -252,6 +255,26 @@ def check_stored(run: ResolvedRun, generated: GeneratedData) -> None:
         check_resumable(run.stored.config_now(), given, run.output_dir, may_change)
 
 
+def _check_control_symbols(run: ResolvedRun, encoder: SubwordEncoder) -> None:
+    """Checks that the ids with which some models mark directions, or never generate, are no text of the vocabulary.
+
+    Raises:
+      UserError: The target's vocabulary was made elsewhere and has text in their place.
+    """
+    needed = set[int]()
+    if directions_of(run.hparams) > 1:
+        needed = {L2R_ID, R2L_ID}
+    elif isinstance(run.hparams, AsynchronousHParams):
+        needed = set(range(L2R_ID, FIRST_TEXT_ID))
+    if lacking := sorted(needed - set(encoder.control_ids)):
+        raise UserError(
+            f"--model={run.config.model} needs the ids {', '.join(map(str, lacking))} of the target's vocabulary as "
+            f"control symbols, but in that of {run.config.problem} they are text ({encoder.pieces(lacking[:1])[0]!r}). "
+            "Let t2t_ext-datagen train the vocabulary, or train yours with "
+            f"--control_symbols={','.join(CONTROL_SYMBOLS)}."
+        )
+
+
 def what_workers_share(run: ResolvedRun, generated: GeneratedData) -> str:
     """Returns, as one text, everything that must be equal on all workers of a run."""
     config = run.config
@@ -279,7 +302,9 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
             _say_where_text_is(config, before)
         return run.stored
     if is_chief:
-        return RunDirectory.create(run.output_dir, config, *generated.text_encoders())
+        encoders = generated.text_encoders()
+        _check_control_symbols(run, encoders[1])
+        return RunDirectory.create(run.output_dir, config, *encoders)
     deadline = time.monotonic() + _CHIEF_WAIT_SECONDS
     while not RunDirectory.exists(run.output_dir):
         if time.monotonic() > deadline:

@@ -17,7 +17,9 @@ def _has_modules(hparams: "DualContextFields") -> str:
 
 
 def _has_even_kernel(hparams: "DualContextFields") -> str:
-    if hparams.dc_encoder_layers and hparams.dc_kernel_size % 2 == 0:
+    # With a stack for each side, layer-wise coordination reads the source in the target's layers, too.
+    reads_source = hparams.dc_encoder_layers or not getattr(hparams, "lwc_share_weights", True)
+    if reads_source and hparams.dc_kernel_size % 2 == 0:
         return ""
     return (
         "is for encoder layers with an even dc_kernel_size: an odd one is centered, and the decoder's ends at the "

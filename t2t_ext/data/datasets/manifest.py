@@ -402,7 +402,12 @@ def _remedy_of_unknown_tokens(manifest: Manifest) -> str:
             f"--vocab_size={asked} leaves the rarest subwords out; for a smaller vocabulary without unknown tokens "
             "leave it out and give fewer merges (--num_merges)."
         )
-    return "The vocabulary is not of this text: make one of it, or clean the text of characters that are not meant."
+    if "reused" in manifest.vocab["training"]:
+        return "The vocabulary is not of this text: make one of it, or clean the text of characters that are not meant."
+    return (
+        "They are characters that the training text has not, or too rarely: clean the text of those that are not "
+        "meant, give more training text, or use --subwords=sentencepiece, which spells them in bytes."
+    )
 
 
 def _sizes(split: SplitSummary) -> Iterator[str]:

@@ -43,6 +43,7 @@ from t2t_ext.data.generation.settings import (
     resolved,
 )
 from t2t_ext.data.generation.split_writer import SplitWriter, checked_texts, no_usable_sample
+from t2t_ext.data.generation.text_notes import counting_empty_texts, empty_texts_note, language_notes
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.generation.workers import BeamWorkers, Workers
 from t2t_ext.data.text.preset_tokenizer import PresetTokenizer
@@ -208,6 +209,8 @@ class _Generation:
         problem.prepare(self.tmp_dir)
         samples, totals = self._raw_samples(work)
         self._check_inputs()
+        for note in language_notes(problem, self.preparation, samples[TRAIN]):
+            self.say(note)
         inputs = describe_inputs(problem, self.tmp_dir)
         vocab = self._save_models(self._vocabulary(samples[TRAIN], totals[TRAIN], settings, workers), work)
         evaluation_keys = self._evaluation_keys(filters, samples, work)
@@ -252,8 +255,11 @@ class _Generation:
         for split in splits:
             held_out = raw_files[TRAIN] and raw_files[split] == raw_files[TRAIN]
             if split != TRAIN and not held_out:  # finds unusable lines in it before all the work on train
-                checked = checked_texts(samples[split].keep(), problem.features(), problem.base_name, split)
-                collections.deque(checked, maxlen=0)
+                features, empty = problem.features(), dict[str, list[int]]()
+                checked = checked_texts(samples[split].keep(), features, problem.base_name, split)
+                collections.deque(counting_empty_texts(checked, features, empty), maxlen=0)
+                if note := empty_texts_note(split, empty):
+                    self.say(note)
         return samples, totals
 
     def _check_inputs(self) -> None:

@@ -34,10 +34,11 @@ class MosesPunctuation(Step):
     meaning = "Moses' normalization of punctuation: quotation marks, dashes, blanks around punctuation"
     loss = "the kind of quotation marks, dashes and ellipses, blanks around punctuation"
     packages = _PACKAGES
+    assumed_language = "en"
 
     def prepare(self, text: str) -> str:
         """Returns the text with normalized punctuation."""
-        return _moses("PunctNormalizer", self.language or "en").normalize(text)
+        return _moses("PunctNormalizer", self.language or self.assumed_language).normalize(text)
 
 
 class PlainApostrophes(Step):
@@ -59,6 +60,7 @@ class MosesTokenize(Step):
     meaning = "Moses' words, separated by blanks; & < > | [ ] ' \" are escaped as &amp; ..."
     loss = "blanks where the detokenizer's rules for the language put them otherwise, such as around quotation marks"
     packages = _PACKAGES
+    assumed_language = "en"
     _escape = True
 
     def prepare(self, text: str) -> str:
@@ -67,13 +69,17 @@ class MosesTokenize(Step):
         # does not.
         return _LAST_PERIOD.sub(" .", self.prepare_open(text))
 
+    @property
+    def _language(self) -> str:
+        return self.language or self.assumed_language
+
     def prepare_open(self, text: str) -> str:
         """Returns the tokens, separated by spaces; an abbreviation at the end remains one token, as inside a line."""
-        return _moses("Tokenizer", self.language or "en").tokenize(text, return_str=True, escape=self._escape)
+        return _moses("Tokenizer", self._language).tokenize(text, return_str=True, escape=self._escape)
 
     def restore(self, text: str) -> str:
         """Returns the detokenized text."""
-        return _moses("Detokenizer", self.language or "en").detokenize(text.split(), unescape=self._escape)
+        return _moses("Detokenizer", self._language).detokenize(text.split(), unescape=self._escape)
 
 
 class MosesTokenizeNoEscape(MosesTokenize):

@@ -28,6 +28,7 @@ class Step:
       loss: What ``restore`` cannot restore, for the same readers; empty if nothing is lost.
       packages: The libraries whose versions determine what the step does.
       extra: The extra of t2t_ext that installs these libraries; empty if t2t_ext itself installs them.
+      assumed_language: The language whose rules the step uses if none is given; empty if it needs none.
       learns: Whether the step must learn from training text before it can work.
     """
 
@@ -37,6 +38,7 @@ class Step:
     loss: ClassVar[str] = ""
     packages: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
+    assumed_language: ClassVar[str] = ""
     learns: ClassVar[bool] = False
 
     def __init__(self, language: str, learned: bytes | None = None) -> None:

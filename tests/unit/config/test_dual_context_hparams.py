@@ -72,6 +72,13 @@ def test_values_that_do_not_go_together(overrides, told):
     assert told in str(error.value)
 
 
+def test_the_side_of_an_even_kernel_matters_where_a_target_layer_reads_the_source():
+    stacks = "lwc_share_weights=false,dc_decoder_layers=1,dc_even_kernel=left"
+    assert registry.hparams("layer_coordination_test").override(stacks).dc_even_kernel == "left"
+    with pytest.raises(UserError, match="is for encoder layers with an even"):
+        registry.hparams("layer_coordination_test").override(f"{stacks},dc_kernel_size=3")
+
+
 def test_all_that_is_wrong_is_told_at_once():
     with pytest.raises(UserError) as error:
         base("dc_encoder_layers=9,dc_decoder_layers=x")

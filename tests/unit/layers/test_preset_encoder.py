@@ -18,6 +18,7 @@ from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
 from t2t_ext.translation.translator import Translator
 
+ALBERT = {"num_groups": 1, "num_inner_repetitions": 1, "embedding_dim": 8}
 LINES = ["the old cat sees the lamp .", "", "The city loves it, often!", "ünïcödé ☃ x"]
 KINDS = ("bert", "distil_bert", "xlm_roberta", pytest.param("roberta", marks=pytest.mark.slow))
 MODELS = {
@@ -178,6 +179,39 @@ def test_keras_freezes_what_has_no_learning_rate(make_preset):
     assert frozen == made.rates().keys()
     assert {name.split("/")[2] for name in frozen} > {"transformer_layer_0"}
     assert not any("transformer_layer_1" in name for name in frozen)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "told"),
+    [
+        ("GPT2Backbone", {}, "a GPT2Backbone, a language model whose layers .* see no later words"),
+        (
+            "AlbertBackbone",
+            {"num_groups": 1, "num_inner_repetitions": 1, "embedding_dim": 8},
+            "no stack of .* called once",
+        ),
+    ],
+)
+def test_language_models_and_layers_that_are_called_repeatedly_are_refused(name, sizes, told):
+    import keras
+    import keras_hub
+
+    sizes |= {"vocabulary_size": 40, "num_layers": 2, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 24}
+    backbone = getattr(keras_hub.models, name)(**sizes, max_sequence_length=12)
+    config = {"backbone": keras.saving.serialize_keras_object(backbone), "start": None, "end": None, "pad": 0}
+    hparams = registry.hparams("transformer_test").override("encoder_preset=it")
+    with pytest.raises(UserError, match=told):
+        registry.model("transformer")(hparams, source_vocab_size=50, target_vocab_size=30, encoder_config=config)
+
+
+def test_more_frozen_layers_than_there_are(make_preset):
+    folder, encoder = make_preset("bert")
+    hparams = registry.hparams("transformer_test").override(f"encoder_preset={folder},encoder_preset_frozen_layers=3")
+    with pytest.raises(UserError, match=r"frozen_layers=3: .* has 2 layers; encoder_preset_rate=0 freezes them all"):
+        registry.model("transformer")(
+            hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=30,
+            encoder_config=encoder.subwords.encoder_config,
+        )  # fmt: skip
 
 
 def test_what_does_not_go_together_is_said(make_preset):

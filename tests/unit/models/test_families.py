@@ -76,9 +76,9 @@ def test_a_model_that_is_named_after_what_it_has_is_not_told():
 @pytest.mark.parametrize(
     ("model", "hparams_set", "overrides", "told"),
     [
-        ("transformer", "layer_coordination_small", "use_sos=true", "use_sos has no effect: --model=transformer does "),
-        ("transformer", "layer_coordination_small", "use_sos=true", "; --model=layer_coordination does."),
-        ("transformer", "context_gate_transformer_small", "context_gate=channel", "--model=context_gate_transformer "),
+        ("transformer", "layer_coordination_small", "use_sos=true", "use_sos is no hparam of --model=transformer"),
+        ("transformer", "layer_coordination_small", "use_sos=true", "; choose --model=layer_coordination."),
+        ("transformer", "context_gate_transformer_small", "context_gate=channel", "--model=context_gate_transformer."),
     ],
 )
 def test_what_only_other_models_read_is_refused(model, hparams_set, overrides, told):

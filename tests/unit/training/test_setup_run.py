@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from t2t_ext import registry
 from t2t_ext.bin import trainer
@@ -377,3 +378,34 @@ def test_the_trainer_keeps_what_is_stored_of_a_run_that_has_made_its_steps(make,
     assert trainer.main([f"--output_dir={run.path}", "--train_steps=3"]) == 0
     assert "Give a larger --train_steps to go on" in capsys.readouterr().err
     assert (run.path / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("model", "hparams_set", "told"),
+    [
+        ("synchronous_transformer", "synchronous_transformer_test", "needs the ids 3, 4 of the target's vocabulary"),
+        ("asynchronous_transformer", "asynchronous_transformer_test", "needs the ids 3, 4, 5, 6, 7, 8, 9, 10 of"),
+        ("transformer", "transformer_test", ""),
+    ],
+)
+def test_text_in_the_place_of_control_symbols(files, resolve, tmp_path, model, hparams_set, told):
+    """As in a user's own SentencePiece model."""
+    with open(files["train_target"], encoding="utf-8") as text, open(tmp_path / "own.model", "wb") as own:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=text, model_writer=own, vocab_size=60, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+            hard_vocab_limit=False, minloglevel=3,
+        )  # fmt: skip
+    problem = registry.problem("translate_parallel_text", **files)
+    model_file = str(tmp_path / "own.model")
+    generate(problem, tmp_path / "data", tmp_path, subword_model=model_file, num_processes=1, progress=False)
+    given = {**NEW, "model": model, "hparams_set": hparams_set}
+    given |= {"hparams": "pseudo=none"} if told else {}
+    run = resolve(None, **given, data_dir=str(tmp_path / "data"))
+    generated = GeneratedData.open(setup_run.make_problem(run), tmp_path / "data")
+    if not told:
+        setup_run.open_run(run, generated)
+        return
+    with pytest.raises(UserError, match=told) as caught:
+        setup_run.open_run(run, generated)
+    assert "--control_symbols=<l2r>,<r2l>,<reserved_0>" in str(caught.value)
+    assert not RunDirectory.exists(run.output_dir)
