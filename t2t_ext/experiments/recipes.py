@@ -459,9 +459,8 @@ class RecipeBook:
 
 
 def _of_the_test_sets(recipe: Recipe) -> dict[str, Any]:
-    """Returns the problem options without those of the training text, which may be what recipes compare."""
-    options = recipe.problem_options.items()
-    return {name: value for name, value in options if not name.startswith("train") and name != "default_tag"}
+    """Returns the problem options that choose dev and test sets; those of the training text may be compared."""
+    return {name: value for name, value in recipe.problem_options.items() if name.startswith(("dev", "test"))}
 
 
 def _others(recipe: Recipe) -> list[tuple[str, str]]:

@@ -32,11 +32,11 @@ class Redo:
         Raises:
           UserError: The record is damaged.
         """
+        self._work_dir = work_dir
         # One file for these stages with these settings: other seeds may be running in the same folder.
         self._path = work_dir / f"redo.{digest([(each.file_name, each.key) for each in stages])[:12]}.json"
         self._kinds = list(kinds)
-        self._left = [str(each.marker.relative_to(work_dir)) for each in stages if is_redone(each, kinds)]
-        self._work_dir = work_dir
+        self._left = [self._name(each) for each in stages if is_redone(each, kinds)]
         note: Any = None
         try:
             note = stored.read(self._path, _Note)
@@ -46,21 +46,26 @@ class Redo:
             raise UserError(f"{self._path} is damaged ({error}). Remove it: --redo then begins anew.") from error
         # If another command has since made everything again, this is a new request, not a resumed one.
         unfinished = note and any(
-            state_of(each).word != "done" or str(each.marker.relative_to(work_dir)) in note["left"]
+            state_of(each).word != "done" or self._name(each) in note["left"]
             for each in stages
             if is_redone(each, kinds)
         )
         if unfinished and note["redo"] == self._kinds:
-            self._left = [each for each in self._left if each in note["left"]]
+            # What was made since, but with settings that have changed in the meantime, is made again, too.
+            changed = [self._name(each) for each in stages if state_of(each).word == "changed"]
+            self._left = [each for each in self._left if each in note["left"] or each in changed]
             say(f"--redo={','.join(kinds)} goes on where it was interrupted; to begin it anew, remove {self._path}")
+
+    def _name(self, stage: Stage) -> str:
+        return str(stage.marker.relative_to(self._work_dir))
 
     def is_due(self, stage: Stage) -> bool:
         """Returns whether the result of a stage is still to be removed."""
-        return str(stage.marker.relative_to(self._work_dir)) in self._left
+        return self._name(stage) in self._left
 
     def removed(self, stage: Stage) -> None:
         """Records that a result was removed and is now being made again."""
-        self._left.remove(str(stage.marker.relative_to(self._work_dir)))
+        self._left.remove(self._name(stage))
         content = {"redo": self._kinds, "left": self._left}
         files.write_text_atomically(self._path, json.dumps(content, indent=1) + "\n")
 

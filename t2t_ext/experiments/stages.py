@@ -86,7 +86,8 @@ def state_of(stage: Stage) -> State:
         return State("changed", differences)
     if marker["status"] != "done" and stage.kind != "score":  # unfinished scores may belong to earlier weights
         return State("begun")
-    needs = [(need.title, _read_marker(need)) for need in _origins(stage)]
+    origins = _origins(stage) if stage.kind in _DEAR else [need for need in stage.needs if need.kind != "data"]
+    needs = [(need.title, _read_marker(need)) for need in origins]
     newer = [title for title, own in needs if own and own["status"] == "done" and own["time"] > marker["time"]]
     if newer:
         return State("changed", tuple(f"'{title}' was made again since" for title in newer))
@@ -94,7 +95,7 @@ def state_of(stage: Stage) -> State:
 
 
 def _origins(stage: Stage) -> list[Stage]:
-    """Returns the stages whose results make another result of a stage if they are made again.
+    """Returns the stages that make an expensive result of a stage another one if they are made again.
 
     Data from the same text are the same, and so is the average of the same run, no matter when they were made.
     """
@@ -495,7 +496,10 @@ def _read_marker(stage: Stage) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, stored.Damaged) as error:
-        raise UserError(f"{stage.marker} is damaged ({error}). Remove it: the stage is then begun again.") from error
+        raise UserError(
+            f"{stage.marker} is damaged ({error}). Restore it, or remove it: the stage is then begun again, and what "
+            "was made from its result has to be made again, too."
+        ) from error
 
 
 def _write_marker(stage: Stage, status: str, **more: Any) -> None:

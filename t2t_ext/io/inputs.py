@@ -1,19 +1,20 @@
 """Opens input files; pipes (``<(zcat file)`` and named pipes) can be read as often as ordinary files.
 
-A pipe delivers its content only once, so the content is kept in a private directory until the command ends. This module
-does not import TensorFlow.
+A pipe delivers its content only once, so the content is kept in a private directory until the command ends (or, if the
+command is killed, until the next one keeps something). This module does not import TensorFlow.
 """
 
 import atexit
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
-import signal
 import stat
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -22,10 +23,12 @@ from t2t_ext.io import files, log
 
 PathLike = str | os.PathLike
 _WAIT_SECONDS = 1.0
+_PREFIX = "t2t_ext-"
+_NEW_SECONDS = 60.0
 _MAGIC = {b"PK\x03\x04": ".npz", b"\x93NUMPY": ".npy"}  # formats otherwise recognized by file name suffix
 _STANDARD = (-1, -1)
 _kept: dict[tuple[int, int], pathlib.Path] = {}
-_folders: list[str] = []
+_folders: list[tuple[str, int]] = []  # each with a descriptor that holds its lock
 
 
 def is_file(path: PathLike) -> bool:
@@ -117,21 +120,27 @@ def standard_input() -> Iterator[BinaryIO]:
 
 def _private_folder() -> pathlib.Path:
     if not _folders:
-        _clean_up_at_sigterm()
-        _folders.append(tempfile.mkdtemp(prefix="t2t_ext-"))
-    return pathlib.Path(tempfile.mkdtemp(dir=_folders[0]))
+        _remove_abandoned()
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        descriptor = os.open(folder, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _folders.append((folder, descriptor))
+    return pathlib.Path(tempfile.mkdtemp(dir=_folders[0][0]))
 
 
-def _clean_up_at_sigterm() -> None:
-    """Lets SIGTERM, which by default ends the process without a clean-up, remove the saved contents before it does."""
-
-    def end(number: int, frame: object) -> None:
-        forget_pipes()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end)
+def _remove_abandoned() -> None:
+    """Removes what killed commands have kept: folders whose lock no process holds any more."""
+    for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's folder, or one that is in use
+            if time.time() - folder.stat().st_mtime < _NEW_SECONDS:
+                continue  # its process may be about to lock it
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(descriptor)
 
 
 @atexit.register
@@ -139,4 +148,6 @@ def forget_pipes() -> None:
     """Removes the saved contents of pipes and standard input, so that a later command reads them anew."""
     _kept.clear()
     while _folders:
-        shutil.rmtree(_folders.pop(), ignore_errors=True)
+        folder, descriptor = _folders.pop()
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)

@@ -143,11 +143,14 @@ class WorkFolder:
                 stack.enter_context(held(path / f"lock.{part[0]}-of-{part[1]}"))
             files.remove_leftovers(path)
             work = cls(path, settings)
-            work._check_settings(settings, overwrite)
+            work._check_settings(settings, overwrite, alone=part is None)
             yield work
 
-    def _check_settings(self, settings: Mapping[str, Any], overwrite: bool) -> None:
-        """Records the settings of the work, or checks that they are the recorded ones."""
+    def _check_settings(self, settings: Mapping[str, Any], overwrite: bool, *, alone: bool) -> None:
+        """Records the settings of the work, or checks that they are the recorded ones.
+
+        If no other process can be at work here (``alone``) and nothing was made, other settings replace them.
+        """
         noted, chunks = self.path / _SETTINGS, list(self.path.glob("*.npz"))
         try:
             before = stored.read(noted, dict[str, Any])
@@ -158,7 +161,7 @@ class WorkFolder:
         if before is not None and not differences(before, settings):
             self._made_with = _made_with(before)  # as in the chunks, where more settings may have counted
             return
-        if before is not None and chunks and not overwrite:
+        if before is not None and not overwrite and not (alone and not chunks):
             found = differences(before, settings) if before else [f"{_SETTINGS} is missing or damaged"]
             raise UserError(
                 f"{self.path} holds unfinished work that was begun in another way: {'; '.join(found)}. Give what was "

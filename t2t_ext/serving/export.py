@@ -55,7 +55,7 @@ class ServedTranslator(tf.Module):
       nbest: ``inputs`` -> the K translations that the search keeps, best first: ``outputs`` string, ``scores`` float32
         (penalized), ``log_probs`` float32 (raw, natural logarithm), ``lengths`` int32 (tokens) and ``finished`` bool
         (False: truncated at the length limit), each [N, K]. If the rules leave fewer than K, the last have a
-        log-probability of about -1e9 and length 0.
+        log-probability of about -1e9 and length 0; an empty line has one translation.
       score: ``inputs``, ``targets`` -> ``scores``, ``log_probs`` float32 [N] and ``lengths`` int32 [N] of given
         translations. A model of two directions also takes ``partners``: what the right-to-left direction generates
         alongside each target, in text order.

@@ -32,8 +32,8 @@ from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.search.word_ngrams import NoRepeatedWordNgrams, word_boundaries
 from t2t_ext.translation.codec import TextCodec
 
-# Whitespace at the end of a prefix, as ``str.rstrip`` removes it.
 _EMPTY_PLACE = -1e9  # the log-probability of a place without a hypothesis
+# Whitespace at the end of a prefix, as ``str.rstrip`` removes it.
 _WHITESPACE_AT_THE_END = f"{WHITESPACE}+$"
 
 
@@ -85,7 +85,7 @@ class Searcher:
           length limit) and ``directions`` int32 (0: left to right, 1: right to left), each [B, N]; ``ids`` int32
           [B, N, T] in the order of generation, with EOS if finished, padded with PAD; with constraints also
           ``unmet_constraints`` int32 [B, N], the number of phrases that a translation lacks. If the rules leave fewer
-          than N translations, the rest have a log-probability of about -1e9 and length 0.
+          than N translations, the rest have a log-probability of about -1e9 and length 0. An empty source has one.
 
         Raises:
           UserError: The model or the decode hparams exclude prefixes, constraints or seeds.

@@ -247,7 +247,8 @@ class Translator:
             ``t2t_ext.search.lexical_constraints``.
 
         Returns:
-          A list for each line, shorter than ``num_hypotheses`` if prefixes and other rules leave fewer translations.
+          A list for each line, shorter than ``num_hypotheses`` if prefixes and other rules leave fewer translations. An
+          empty line has one, which is empty.
 
         Raises:
           UserError: There is not one prefix, or one list of constraints, for each line; the model does not generate

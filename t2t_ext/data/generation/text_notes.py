@@ -10,6 +10,7 @@ from t2t_ext.data.text.text_steps import step_classes
 from t2t_ext.problem import Problem, Sample
 
 _SAMPLES_LOOKED_AT = 200
+_LETTERS_IN_A_WORD = 4  # more in text without spaces, fewer in words of Chinese
 # Languages that put no spaces between words; ja has the scripts of Chinese, too.
 _UNSPACED = ("ja", "th", "lo", "km", "my", "bo")
 
@@ -36,8 +37,10 @@ def language_notes(problem: Problem, preparation: TextPreparation, samples: Iter
     targets = [name for name, feature in text_features(problem.features()).items() if feature.side == TARGET]
     if problem.target_language or not targets:
         return
-    first = [_texts(sample[targets[0]])[0] for sample in itertools.islice(samples, _SAMPLES_LOOKED_AT)]
-    if any(script_share(first, language).mean() > 0.5 for language in _UNSPACED):
+    first = "".join(_texts(sample[targets[0]])[0] for sample in itertools.islice(samples, _SAMPLES_LOOKED_AT))
+    letters = sum(map(str.isalpha, first))
+    spaced = letters < _LETTERS_IN_A_WORD * first.count(" ")  # such as words that a segmenter has separated
+    if letters and not spaced and any(script_share([first], language)[0] > 0.5 for language in _UNSPACED):
         yield (
             "Note: the target seems to be written without spaces between words, and its language is not given. BLEU "
             "then takes a whole sentence as one word, also when it chooses a run's best checkpoint: give "
@@ -48,11 +51,11 @@ def language_notes(problem: Problem, preparation: TextPreparation, samples: Iter
 def counting_empty_texts(
     samples: Iterable[Sample], features: Mapping[str, Feature], found: dict[str, list[int]]
 ) -> Iterator[Sample]:
-    """Yields samples, and notes for each text feature the numbers, from 1, of those in which a text is empty."""
+    """Yields samples, and notes for each text feature the numbers, from 1, of those whose texts are all empty."""
     names = list(text_features(features))
     for number, sample in enumerate(samples, 1):
         for name in names:
-            if not all(text.strip() for text in _texts(sample[name])):
+            if not any(text.strip() for text in _texts(sample[name])):
                 found.setdefault(name, []).append(number)
         yield sample
 
@@ -61,8 +64,8 @@ def empty_texts_note(split: str, found: Mapping[str, list[int]]) -> str:
     """Returns a note about what ``counting_empty_texts`` has found in a dev or test set; empty if that is nothing."""
     if not found:
         return ""
-    counts = [f"{len(numbers):,} empty {name} (first: pair {numbers[0]:,})" for name, numbers in found.items()]
-    return f"Note: {split} has {' and '.join(counts)}. They are kept and count in the scores."
+    counts = [f"{len(numbers):,} with empty {name} (first: {numbers[0]:,})" for name, numbers in found.items()]
+    return f"Note: of the samples of {split} are {' and '.join(counts)}. They are kept and count in the scores."
 
 
 def _texts(value: str | list[str]) -> list[str]:

@@ -78,7 +78,7 @@ def test_a_marker_without_its_time_is_damaged(stages):
     content = json.loads(marker.read_text())
     del content["time"]
     marker.write_text(json.dumps(content))
-    with pytest.raises(UserError, match=rf"{marker} is damaged \(it lacks 'time'\). Remove it"):
+    with pytest.raises(UserError, match=rf"{marker} is damaged \(it lacks 'time'\). Restore it"):
         state_of(stages["train", ""])
 
 

@@ -3,9 +3,9 @@
 import base64
 import hashlib
 import os
-import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -92,22 +92,34 @@ def test_features_of_pipes(pipe, kind):
     np.testing.assert_array_equal(found.rows, rows)
 
 
-def test_a_command_that_is_terminated_leaves_no_copy_of_standard_input(tmp_path):
+def test_what_a_killed_command_has_kept_is_removed_by_the_next(tmp_path, monkeypatch):
     code = "from t2t_ext.io import inputs; inputs.keep_standard_input(); print(1, flush=True)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"import time; {code}; time.sleep(60)"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    with process:
+
+    def start():
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"import time; {code}; time.sleep(60)"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
         process.stdin.write(b"text\n")
         process.stdin.close()
         assert process.stdout.readline() == b"1\n"
-        assert [path.read_text() for path in tmp_path.glob("*/*/*")] == ["text\n"]
-        process.terminate()
-    assert process.returncode == -signal.SIGTERM
-    assert not any(tmp_path.iterdir())
+        return process
+
+    monkeypatch.setattr(inputs, "_NEW_SECONDS", 0.0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with start() as killed:
+        killed.terminate()
+    assert [path.read_text() for path in tmp_path.glob("*/*/*")] == ["text\n"]
+    (abandoned,) = tmp_path.iterdir()
+    (tmp_path / "t2t_ext-file").touch()
+    with start() as running:
+        inputs._remove_abandoned()
+        assert not abandoned.exists()
+        assert len(list(tmp_path.glob("*/*/*"))) == 1  # of the command that runs
+        running.terminate()
+    assert (tmp_path / "t2t_ext-file").exists()
 
 
 def test_what_is_a_file(tmp_path):

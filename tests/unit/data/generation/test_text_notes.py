@@ -6,7 +6,7 @@ from t2t_ext import registry
 from t2t_ext.data.generation.generate import generate
 
 NAME = "translate_parallel_text"
-CHINESE = "\u6211\u559c\u6b22\u82b1"
+CHINESE = "\u6211\u559c\u6b22\u82b1" * 3
 
 
 @pytest.fixture
@@ -33,9 +33,7 @@ def notes(tmp_path, capsys):
     return call
 
 
-@pytest.mark.parametrize(
-    "target", ["\u6211\u559c\u6b22\u82b1", "\u308f\u305f\u3057\u306e\u3044\u306c", "\u0e09\u0e31\u0e19"]
-)
+@pytest.mark.parametrize("target", [CHINESE, "\u308f\u305f\u3057\u306e\u3044\u306c", "\u0e09\u0e31\u0e19" * 3])
 def test_a_target_without_spaces_needs_its_language(notes, target):
     assert "BLEU then takes a whole sentence as one word" in notes("I like flowers", target)[0][0]
 
@@ -68,7 +66,9 @@ def test_steps_that_assume_english_say_so(notes, options, sides):
 
 def test_empty_references_are_counted(notes):
     found, _ = notes("one dog", "ein Hund", dev_target=["ein Hund 0", "", "ein Hund 2", " "])
-    assert found == ["Note: dev has 2 empty targets (first: pair 2). They are kept and count in the scores."]
+    assert found == [
+        "Note: of the samples of dev are 2 with empty targets (first: 2). They are kept and count in the scores."
+    ]
 
 
 def test_a_source_with_both_sides_is_told(notes):
