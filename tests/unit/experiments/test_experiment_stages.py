@@ -215,6 +215,19 @@ def test_a_redo_that_was_finished_otherwise_begins_anew(stages, monkeypatch, tmp
     assert carried_out == [wanted[0].title]
 
 
+def test_a_redo_goes_on_with_settings_that_have_changed_since(stages, monkeypatch, tmp_path):
+    wanted = [dataclasses.replace(stages["train", "_l2r"], owner="")]
+    without_commands(monkeypatch, 130)
+    with pytest.raises(Interrupted):
+        run_stages(wanted, wanted, ["train"], tmp_path, print)
+    note(wanted[0], 0, status="begun")
+    (wanted[0].output / "old").touch()
+    monkeypatch.setattr(stages_module, "_changes_of_hparams", lambda stage: ("hidden_size of a set",))
+    without_commands(monkeypatch)
+    run_stages(wanted, wanted, ["train"], tmp_path, print)
+    assert not (wanted[0].output / "old").exists()
+
+
 def test_scores_that_were_begun_before_their_run_was_trained_again_are_removed(stages, monkeypatch):
     without_commands(monkeypatch)
     stage = stages["score", "_l2r"]

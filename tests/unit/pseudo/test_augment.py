@@ -1,6 +1,7 @@
 """Tests of augmented data: results of each method, resuming after a kill, and mistakes; models only reverse ids."""
 
 import collections
+import json
 import os
 import pathlib
 import sys
@@ -21,6 +22,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import inputs, locks
 from t2t_ext.pseudo import augment
 from t2t_ext.pseudo.augment import TAG_ID, Augmentation, AugmentConfig
+from t2t_ext.pseudo.work import WorkFolder
 
 NAME = "translate_parallel_text"
 REVERSED = f"{NAME}_rev"
@@ -352,3 +354,20 @@ def test_other_data_are_not_overwritten(folder, tmp_path):
     augmented(folder, tmp_path / "D", "both_directions")
     with pytest.raises(UserError, match="made by t2t_ext-augment themselves"):
         augmented(tmp_path, tmp_path / "E", "both_directions", data="D")
+
+
+def test_work_that_holds_nothing_is_begun_with_other_settings(tmp_path):
+    """Unless other processes share it, which may be at work with the settings that are noted."""
+
+    def begin(settings, shard=None):
+        with WorkFolder.open(tmp_path / "work", settings, False, "it", shard):
+            return json.loads((tmp_path / "work" / "settings.json").read_text())
+
+    assert begin({"beam": 4}) == {"beam": 4}
+    assert begin({"beam": 5}) == {"beam": 5}
+    with pytest.raises(UserError, match=r"begun in another way: beam was 5, now 6.*--overwrite to begin again"):
+        begin({"beam": 6}, (1, 2))
+    assert begin({"beam": 6}, (0, 1)) == {"beam": 6}
+    (tmp_path / "work" / "chunk.npz").touch()
+    with pytest.raises(UserError, match="begun in another way"):
+        begin({"beam": 7})
