@@ -152,8 +152,9 @@ def _config(flags: argparse.Namespace, directory: Any, searches: "Sequence[Decod
         raise UserError(f"--translations_dir={flags.translations_dir}: there is no directory {parent}.")
     keep_runs([directory], [flags.translations_dir])
     check_bootstrap(flags.n_bootstrap)
-    if flags.last_only and flags.every_steps:
-        raise UserError(f"--every_steps={flags.every_steps} has no effect beside --last_only; leave one of them out.")
+    for name in ("every_steps", "wait_minutes") if flags.last_only else ():
+        if name in flags.given and (value := getattr(flags, name)):
+            raise UserError(f"--{name}={value:g} has no effect beside --last_only; leave one of them out.")
     names = protocols.names_in(flags.scoring) or protocols.names_in(problem.scoring)
     for name in names:
         protocols.protocol(name)  # checked before texts are read

@@ -307,6 +307,7 @@ def test_curves_that_cannot_be_written_are_no_traceback(tmp_path):
         (["--output_dir=nowhere"], "nowhere"),
         (["--n_bootstrap=1"], "--n_bootstrap=1: an interval needs more samples"),
         (["--last_only", "--every_steps=7"], "--every_steps=7 has no effect beside --last_only"),
+        (["--last_only", "--wait_minutes=7"], "--wait_minutes=7 has no effect beside --last_only"),
         (["--search_grid=beam_size=1:2"], "beam_size is in --search_grid and in --decode_hparams"),
         (["--search_grid=min_length=0:1", "--every_steps=7"], "--every_steps=7 has no effect beside --search_grid"),
         (["--search_grid=min_length=0:1", "--wait_minutes=1"], "--wait_minutes=1 has no effect beside --search_grid"),
