@@ -7,7 +7,7 @@ from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.data.text.text_encoder import SubwordEncoder
-from t2t_ext.data.text.text_steps import step_classes
+from t2t_ext.data.text.text_steps import step_class
 from t2t_ext.errors import UserError
 from t2t_ext.io import outputs
 from t2t_ext.runs.run_directory import RunDirectory
@@ -104,7 +104,7 @@ def _processed(flags: argparse.Namespace, encoder: SubwordEncoder, texts: list[s
 def _description(encoder: SubwordEncoder) -> list[str]:
     record = encoder.record()
     unknown = "not known"
-    if any(step_classes()[step["name"]].assumed_language for step in record["steps"]):
+    if any(step_class(step["name"]).assumed_language for step in record["steps"]):
         unknown = "not given: steps use the rules of English"
     lines = [f"language: {record['language'] or unknown}"]
     lines += [f"{step['name']}: {step['meaning']}\n  not restored: {step['not_restored']}" for step in record["steps"]]

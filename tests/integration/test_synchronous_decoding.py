@@ -91,7 +91,7 @@ def test_text_of_both_directions_is_in_text_order(results, tiny_encoder):
     directions = set()
     for line, found in zip(LINES, results, strict=True):
         if not line:
-            assert [(each.text, each.length) for each in found] == [("", 0)] * 4
+            assert [(each.text, each.length) for each in found] == [("", 0)]
             continue
         assert len(found) == 4
         for each in found:
@@ -117,8 +117,10 @@ def test_sources_as_ids(beams, results, tiny_encoder):
     ids = np.array([row + [0] * (width - len(row)) for row in rows], np.int32)
     found = {name: value.numpy() for name, value in beams.search_ids_batch(ids).items()}
     for row, expected in enumerate(results):
-        assert [text.decode() for text in found["outputs"][row]] == [each.text for each in expected]
-        assert [("l2r", "r2l")[i] for i in found["directions"][row]] == [e.direction for e in expected] or not rows[row]
+        places = range(len(expected))  # an empty source has one translation
+        assert [found["outputs"][row][i].decode() for i in places] == [each.text for each in expected]
+        directions = [("l2r", "r2l")[found["directions"][row][i]] for i in places]
+        assert directions == [each.direction for each in expected] or not rows[row]
     assert beams.search_ids_batch(np.array([[5, 1]], np.int32))["lengths"].numpy()[0, 0] >= 1
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from t2t_ext.data.features.types import TARGET, Feature, text_features
 from t2t_ext.data.generation.preparation import TextPreparation
 from t2t_ext.data.generation.text_checks import script_share
-from t2t_ext.data.text.text_steps import step_classes
+from t2t_ext.data.text.text_steps import step_class
 from t2t_ext.problem import Problem, Sample
 
 _SAMPLES_LOOKED_AT = 200
@@ -23,12 +23,11 @@ def language_notes(problem: Problem, preparation: TextPreparation, samples: Iter
       preparation: The preparation of its text, in the base problem's direction.
       samples: Training samples, of which only the first are read.
     """
-    known = step_classes()
     for side, steps, language in (
         ("source", preparation.source_steps, preparation.source_language),
         ("target", preparation.target_steps, preparation.target_language),
     ):
-        assumed = [name for name in steps if known[name].assumed_language and not language]
+        assumed = [name for name in steps if step_class(name).assumed_language and not language]
         if assumed:
             yield (
                 f"Note: {', '.join(assumed)} of the {side}: the rules are those of English, as the {side}'s language "

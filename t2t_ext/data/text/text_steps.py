@@ -83,6 +83,11 @@ def step_classes() -> dict[str, type[Step]]:
     return {kind.name: kind for kind in sorted(classes, key=lambda kind: kind.stage)}
 
 
+def step_class(name: str) -> type[Step]:
+    """Returns the class of a valid step's name, such as ``lowercase`` or ``first_400_words``."""
+    return step_classes()[document_steps.general_name(name)]
+
+
 def parse_steps(text: str, flag: str) -> tuple[str, ...]:
     """Returns the step names in the value of a flag, which are separated by commas; ``none`` means no steps.
 

@@ -89,7 +89,15 @@ def test_flags_that_errors_name_are_there():
     names = [*COMMANDS.values(), *(module for module, _ in ANALYSES.values())]
     known = {flag for name in names for flag in importlib.import_module(f"t2t_ext.bin.{name}").build_parser().names()}
     known -= {"version"}  # every command has it, but no error refers to it
-    known |= {"pad_id", "eos_id", "bos_id", "unk_id", "flagfile", "flag"}  # spm_train's, absl's, and --flag=value
+    known |= {
+        "pad_id",
+        "eos_id",
+        "bos_id",
+        "unk_id",
+        "control_symbols",
+        "flagfile",
+        "flag",
+    }  # spm_train's, absl's, and --flag=value
     named = {(flag, place) for place, text in errors() for flag in FLAG.findall(text)}
     assert len(named) > 150
     assert not [each for each in sorted(named) if each[0].removeprefix("no") not in known and each[0] not in known]
