@@ -23,7 +23,7 @@ from t2t_ext.io import files, log
 
 PathLike = str | os.PathLike
 _WAIT_SECONDS = 1.0
-_PREFIX = "t2t_ext-"
+_PREFIX = "t2t_ext-kept-input-"  # of no folder that a user may have made, such as t2t_ext-0.1.0
 _NEW_SECONDS = 60.0
 _MAGIC = {b"PK\x03\x04": ".npz", b"\x93NUMPY": ".npy"}  # formats otherwise recognized by file name suffix
 _STANDARD = (-1, -1)
@@ -133,8 +133,9 @@ def _remove_abandoned() -> None:
     """Removes what killed commands have kept: folders whose lock no process holds any more."""
     for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's folder, or one that is in use
-            if time.time() - folder.stat().st_mtime < _NEW_SECONDS:
-                continue  # its process may be about to lock it
+            found = folder.stat()
+            if time.time() - found.st_mtime < _NEW_SECONDS or stat.S_IMODE(found.st_mode) != stat.S_IRWXU:
+                continue  # its process may be about to lock it, or it was not made by mkdtemp
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

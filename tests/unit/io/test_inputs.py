@@ -113,13 +113,17 @@ def test_what_a_killed_command_has_kept_is_removed_by_the_next(tmp_path, monkeyp
         killed.terminate()
     assert [path.read_text() for path in tmp_path.glob("*/*/*")] == ["text\n"]
     (abandoned,) = tmp_path.iterdir()
-    (tmp_path / "t2t_ext-file").touch()
+    (tmp_path / f"{inputs._PREFIX}file").touch()
+    users = [tmp_path / "t2t_ext-0.1.0", tmp_path / f"{inputs._PREFIX}mine"]
+    for folder in users:
+        folder.mkdir(mode=0o755)
     with start() as running:
         inputs._remove_abandoned()
         assert not abandoned.exists()
         assert len(list(tmp_path.glob("*/*/*"))) == 1  # of the command that runs
         running.terminate()
-    assert (tmp_path / "t2t_ext-file").exists()
+    assert (tmp_path / f"{inputs._PREFIX}file").exists()
+    assert all(folder.is_dir() for folder in users)
 
 
 def test_what_is_a_file(tmp_path):
