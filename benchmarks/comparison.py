@@ -305,7 +305,7 @@ class ExperimentWork:
             "work_dir": self._options_of(job).work_dir,
             "tmp_dir": self._options.tmp_dir,
             "first_seed": job.seed,
-            "teachers_seed": job.seed,
+            "teachers_seed": job.seed if plans.has_teachers(self.stages(job)) else "",
             "seeds": 1,
             "train_steps": args.train_steps or "",
             **self._passed_on,

@@ -101,13 +101,13 @@ def main(flags: argparse.Namespace) -> int:
             f"{recipe.name} cannot be run: {'; '.join(missing)}. --list shows what can; if it is yours, give its "
             "folder with --t2t_usr_dir."
         )
-    from t2t_ext.experiments.plan import plan
+    from t2t_ext.experiments.plan import has_teachers, plan
 
     options = _options(flags, recipe)
     stages = plan(recipe, book, options)
     if flags.augment and not any(stage.command == "augment" for stage in stages):
         raise UserError(f"--augment={flags.augment}: {recipe.name} makes no augmented data; leave it out.")
-    if "teachers_seed" in flags.given and not any(stage.command == "pseudo-references" for stage in stages):
+    if "teachers_seed" in flags.given and not has_teachers(stages):
         raise UserError(f"--teachers_seed={flags.teachers_seed}: {recipe.name} has no teachers. Leave it out.")
     check_commands(stages)
     if flags.dry_run:

@@ -221,6 +221,11 @@ def requirements(stages: Sequence[Stage]) -> list[Stage]:
     return list(found.values())
 
 
+def has_teachers(stages: Sequence[Stage]) -> bool:
+    """Returns whether any stage makes pseudo references, whose runs ``Options.teachers_seed`` chooses."""
+    return any(stage.command == "pseudo-references" for stage in stages)
+
+
 def run_folder(owner: str, options: Options, seed: int) -> pathlib.Path:
     """Returns the folder of a seed of a recipe."""
     return options.work_dir / owner / f"seed{seed}"
