@@ -38,6 +38,8 @@ LEARNING_RATE_FACTORS = (
     "legacy",
 )
 
+FACTORS_THAT_END = ("single_cycle_cos_decay", "linear_decay")  # at --train_steps
+
 AUTO_BATCH_SIZE = -1  # batch_size=auto, until the trainer has probed what fits
 _ADAFACTOR = only("optimizer", "adafactor")
 _ADAM = ("adam", "adam_w", "schedule_free_adam_w")

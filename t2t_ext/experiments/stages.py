@@ -1,7 +1,7 @@
 """Runs the stages of an experiment: each command in a process of its own, logged and recorded in a marker file.
 
 A stage is done if its marker says so and was written for the same settings, and if its output exists. An interrupted
-stage is started again; the commands themselves resume where they stopped.
+stage is started again; the commands themselves resume where they stopped. So does a training that is to be longer now.
 """
 
 import contextlib
@@ -56,8 +56,8 @@ class State:
     """The progress of a stage.
 
     Attributes:
-      word: ``done``, ``to do``, ``begun`` (interrupted; it can be resumed) or ``changed`` (made with other settings,
-        from other text, or before a stage that it depends on was made again).
+      word: ``done``, ``to do``, ``begun`` (interrupted, or a training that is to be longer now; it can be resumed) or
+        ``changed`` (made with other settings, from other text, or before a stage that it depends on was made again).
       differences: Descriptions of the differences if it is ``changed``.
     """
 
@@ -74,7 +74,8 @@ def state_of(stage: Stage) -> State:
     marker = _read_marker(stage)
     if marker is None:
         return State("to do")
-    if marker["key"] != stage.key:
+    longer = run_hparams.is_only_longer(stage, marker["key"], marker["flags"])
+    if marker["key"] != stage.key and not longer:
         stored, given = marker["flags"], stage.counted_flags()
         differences = tuple(
             f"--{name}: {stored.get(name, 'not given')!r} was used, {given.get(name, 'not given')!r} is asked for"
@@ -91,7 +92,7 @@ def state_of(stage: Stage) -> State:
     newer = [title for title, own in needs if own and own["status"] == "done" and own["time"] > marker["time"]]
     if newer:
         return State("changed", tuple(f"'{title}' was made again since" for title in newer))
-    return State("done" if marker["status"] == "done" and _is_complete(stage) else "begun")
+    return State("done" if marker["status"] == "done" and not longer and _is_complete(stage) else "begun")
 
 
 def _origins(stage: Stage) -> list[Stage]:

@@ -176,18 +176,24 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
     assert figures["test"]["mean"] == pytest.approx(sum(values) / 2)
     assert figures["test"]["deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     assert "version:" in figures["test"]["signature"]
-    # A seed that was interrupted twice has bit for bit the same result as an undisturbed one.
-    undisturbed = tmp_path / "undisturbed"
-    again = [flag.replace(str(tmp_path / "W"), str(undisturbed)) for flag in flags]
-    assert start([*again, "--seeds=1", "--until=train"]).wait(timeout=240) == 0
-    for run in (work, undisturbed / "toy_row"):
+    # A seed that was interrupted twice has bit for bit the same result as an undisturbed one and as one made longer.
+    runs = [work]
+    for name, lengths in (("undisturbed", [60]), ("longer", [40, 60])):
+        again = [flag.replace(str(tmp_path / "W"), str(tmp_path / name)) for flag in flags]
+        for length in lengths:
+            process = start([*again, "--seeds=1", "--until=train", f"--train_steps={length}"])
+            out = process.communicate(timeout=240)[0]
+            assert process.returncode == 0, out
+            assert ("train, seed 1: resumes" in out) == (length != lengths[0])
+        runs.append(tmp_path / name / "toy_row")
+    for run in runs:
         steps = sorted(path.name for path in (run / "seed1" / "run" / "checkpoints").iterdir())
         assert steps == [f"model.ckpt-{step:08d}" for step in (50, 55, 60)]
     ends = [
         (run / "seed1" / "run" / "checkpoints" / "model.ckpt-00000060" / "model.data-00000-of-00001").read_bytes()
-        for run in (work, undisturbed / "toy_row")
+        for run in runs
     ]
-    assert ends[0] == ends[1]
+    assert ends[0] == ends[1] == ends[2]
     # A call with other settings is refused, so nothing is lost silently.
     process = start([*flags, "--hparams=batch_size=300"])
     out = process.communicate(timeout=60)[0]

@@ -34,6 +34,8 @@ scoring = "sacrebleu"
 checkpoint = "latest"
 """
 
+SCHEDULE = {"learning_rate_schedule": "constant*linear_warmup*single_cycle_cos_decay"}
+
 
 def book(tmp_path, more=""):
     (tmp_path / "mine.toml").write_text(RECIPE + more)
@@ -74,6 +76,41 @@ def test_an_edited_set_is_noticed(tmp_path, changes, differences):
     differences = tuple(each.replace("16", str(size)) for each in differences)
     trained(stage, **changes)
     assert state_of(stage) == (State("changed", differences) if differences else State("begun"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "word"),
+    [
+        ({}, {"train_steps": 6}, "begun"),
+        ({}, {"train_steps": 4}, "changed"),
+        ({}, {"train_steps": 6, "train": {"local_eval_frequency": "2"}}, "changed"),
+        ({}, {"train_steps": 6, "hparams": {"relu_dropout": "0.3"}}, "changed"),
+        ({"hparams": SCHEDULE}, {"train_steps": 6, "hparams": SCHEDULE}, "changed"),
+        ({}, {"train_steps": 6, "datagen": {"vocab_size": "300"}}, "changed"),
+    ],
+)
+@pytest.mark.parametrize("status", ["begun", "done"])
+def test_a_longer_training_goes_on(tmp_path, status, before, now, word):
+    """Only --train_steps may be larger, and the learning rate must not depend on it; what used the run is changed."""
+    more = '[after]\nextends = "mine"\nrow = "A"\nwarm_start = "mine"\n'
+    found = book(tmp_path, more)
+    changes = [{"train": {"local_eval_frequency": "5"}, **each} for each in (before, now)]
+    first, wanted = (stage_of("train", "mine", tmp_path, of=found, **each) for each in changes)
+    assert first.marker == wanted.marker
+    trained(first)
+    _write_marker(first, status)
+    assert state_of(first).word == "begun"  # an empty run is not complete
+    assert state_of(wanted).word == word
+    if word == "changed":
+        return
+    stages = [plan(found.recipe("after"), found, Options(work_dir=tmp_path / "W", **each)) for each in changes]
+    own, later = (next(stage for stage in each if stage.kind == "train" and not stage.owner) for each in stages)
+    own.folder.mkdir(parents=True)
+    trained(own)
+    assert state_of(own).word == "begun"
+    assert state_of(later) == State("changed", ("--train_steps: '5' was used, '6' is asked for",))
+    with pytest.raises(UserError, match="was made with other settings or text"):
+        check_unchanged([later], [])
 
 
 def test_a_batch_size_that_was_probed_is_that_of_the_set(tmp_path):
