@@ -16,6 +16,11 @@ import serving_fakes
 STORED = pathlib.Path(__file__).parent / "data" / "stored.tar.xz"
 with tarfile.open(STORED) as _packed:
     EXPECTED = json.load(_packed.extractfile("expected.json"))
+# Runs that others are much like are slow tests.
+SLOW = {
+    "composed_l2r", "context_gate", "cross_view_transformer", "layer_coordination_two_stacks",
+    "lightweight_conv_post_norm", "synchronous_gate", "transformer_r2l",
+}  # fmt: skip
 TOLERANCE = 1e-4  # of log-probabilities, because another processor sums in another order
 
 
@@ -29,7 +34,11 @@ def stored(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", EXPECTED["runs"])
+def stored_names(kind, slow):
+    return [pytest.param(name, marks=pytest.mark.slow if name in slow else ()) for name in EXPECTED[kind]]
+
+
+@pytest.mark.parametrize("name", stored_names("runs", SLOW))
 def test_a_run_translates_and_scores_as_before(stored, name):
     from t2t_ext import Translator
 
@@ -57,7 +66,7 @@ def _assert_tied(translator, line, ids, stored_ids):
     assert one.log_prob == pytest.approx(other.log_prob, abs=TOLERANCE), (ids, stored_ids)
 
 
-@pytest.mark.parametrize("name", EXPECTED["resumed"])
+@pytest.mark.parametrize("name", stored_names("resumed", {"composed_three"}))
 def test_a_run_is_resumed_on_data_of_before(stored, name, tmp_path, monkeypatch, capfd, small_pictures):
     """A resumed run has the earlier version's losses in the next steps: same batches, same optimizer state."""
     from t2t_ext.bin import trainer

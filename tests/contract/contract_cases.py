@@ -126,6 +126,17 @@ first_settings = pytest.mark.parametrize(
     ids=str,
 )
 
+# For costly tests of what models share: the first settings of one model of each kind; the others are marked as slow.
+_OF_EACH_KIND = ("transformer", "layer_coordination", "cross_view_dynamic_conv", "synchronous_transformer")
+few_models = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(model, next(iter(settings))), marks=() if model in _OF_EACH_KIND else pytest.mark.slow)
+        for model, settings in SETTINGS.items()
+    ],
+    ids=str,
+)
+
 
 def few_layers(hparams):
     """Returns the hparams with few layers, whose graphs are traced fast; source views keep several encoder layers."""

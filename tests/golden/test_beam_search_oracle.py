@@ -53,7 +53,7 @@ def same(got, expected):
     np.testing.assert_allclose([g["score"] for g in got], [e.score for e in expected], atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.parametrize("vocab_size", [3, 4, 5])
+@pytest.mark.parametrize("vocab_size", [pytest.param(3, marks=pytest.mark.slow), 4, 5])
 @pytest.mark.parametrize(
     ("alpha", "kind"), [(0.0, "gnmt"), (0.6, "gnmt"), (1.4, "gnmt"), (0.6, "len_power"), (1.0, "len_power")]
 )
@@ -78,7 +78,7 @@ def test_a_wide_beam_with_further_symbols_that_may_not_be_produced():
 
 
 @pytest.mark.parametrize("kind", ["memories", "windows"])
-@pytest.mark.parametrize("wanted", [1, 4])
+@pytest.mark.parametrize("wanted", [pytest.param(1, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize(("alpha", "penalty_kind"), [(0.6, "gnmt"), (1.0, "len_power"), (0.0, "gnmt")])
 def test_ordinary_beams_agree_with_the_independent_search(kind, wanted, alpha, penalty_kind):
     limits = [12, 1, 7, 12, 3, 9, 2, 12]
@@ -114,7 +114,7 @@ def test_a_heuristic_stop_agrees_with_the_independent_search(wanted):
     assert all(row[0]["score"] <= best[0]["score"] + TOLERANCE for row, best in zip(found, exact, strict=True))
 
 
-@pytest.mark.parametrize("beam", [2, 3, 8])
+@pytest.mark.parametrize("beam", [2, pytest.param(3, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("eos", [-8.0, 0.0, 3.0])
 def test_beams_of_other_sizes(beam, eos):
     """Beams of any size agree with the independent search, however many hypotheses end.

@@ -110,7 +110,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("vocab_size", [4, 5])
+@pytest.mark.parametrize("vocab_size", [pytest.param(4, marks=pytest.mark.slow), 5])
 def test_a_wide_beam_finds_the_best_of_all_sequences(vocab_size, kind):
     toy = Toy(len(LIMITS), vocab_size, seed=vocab_size, source=7)
     rules = Rules(toy, LIMITS, **KINDS[kind])
@@ -127,7 +127,9 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(vocab_size, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("beam", "wanted", "alpha"), [(4, 1, 0.6), (3, 3, 1.0), (1, 1, 0.6)])
+@pytest.mark.parametrize(
+    ("beam", "wanted", "alpha"), [pytest.param(4, 1, 0.6, marks=pytest.mark.slow), (3, 3, 1.0), (1, 1, 0.6)]
+)
 def test_ordinary_beams_agree_with_the_independent_search(beam, wanted, alpha, kind):
     limits = [12, 1, 7, 12, 3, 9, 2, 12]
     settings = {

@@ -107,7 +107,9 @@ def read(path):
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-@pytest.mark.parametrize(("weights", "score"), [((1.0, 1.0), "sum"), ((1.0, 0.25), "penalized")])
+@pytest.mark.parametrize(
+    ("weights", "score"), [pytest.param((1.0, 1.0), "sum", marks=pytest.mark.slow), ((1.0, 0.25), "penalized")]
+)
 def test_against_brute_force(models, brute_force, weights, score):
     results = Reranker(models["l2r"], models["r2l"], RerankConfig(score, weights)).rerank(LINES)
     for line, candidates in zip(LINES, results, strict=True):

@@ -48,7 +48,7 @@ def same(found, expected):
         ({}, {}),
         pytest.param({"beam_size": 1}, {}, marks=pytest.mark.slow),
         pytest.param({"min_length": 6, "no_repeat_ngram_size": 2}, {}, marks=pytest.mark.slow),
-        ({"no_repeat_ngram_size": 1, "no_repeat_ngram_unit": "words"}, {}),
+        pytest.param({"no_repeat_ngram_size": 1, "no_repeat_ngram_unit": "words"}, {}, marks=pytest.mark.slow),
         ({"coverage_penalty": 0.3}, {"prefixes": ["die Stadt ", "", "", "x", "alte"]}),
         pytest.param({"diverse_groups": 2}, {}, marks=pytest.mark.slow),
         pytest.param(
@@ -68,7 +68,9 @@ def test_the_whole_vocabulary_is_the_search_without(make_translator, files, sett
     same(make_translator(shortlist=files[name][0], **settings).translate(LINES, **given), expected)
 
 
-@pytest.mark.parametrize("settings", [{}, {"constraints": [["Katze"]]}, {"prefixes": ["Katze "]}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"constraints": [["Katze"]]}, pytest.param({"prefixes": ["Katze "]}, marks=pytest.mark.slow)]
+)
 def test_hypotheses_keep_to_their_candidates(make_translator, files, tiny_encoder, tiny_model, settings):
     path, shortlist = files["part"]
     ((hypothesis,),) = make_translator(shortlist=path).translate(LINES[:1], **settings)

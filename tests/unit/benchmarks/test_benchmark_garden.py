@@ -64,7 +64,11 @@ CHANGES = {
         {"dc_decoder_layers": "all", "attention_key_channels": 8, "attention_value_channels": 24},
     ],
 }
-CASES = [(model, changes) for model, several in CHANGES.items() for changes in several]
+CASES = [
+    pytest.param(model, changes, marks=pytest.mark.slow if number else ())
+    for model, several in CHANGES.items()
+    for number, changes in enumerate(several)
+]
 
 
 def built(model, changes):
