@@ -155,7 +155,8 @@ class Plan:
             for kind in ("main", "ablations")
         )
         self.readme: list[str] = [row for row in content["readme"]["rows"] if row in self.main]
-        self.variants: dict[str, Mapping[str, Any]] = {PLAIN: {}, **content["variants"]}
+        own_variants = self._corpus.get("variants", {})
+        self.variants: dict[str, Mapping[str, Any]] = {PLAIN: {}, **content["variants"], **own_variants}
         further = self._corpus.get("further_seeds", {})
         self.further_seeds: dict[str, list[int]] = {row: further[row] for row in self.main if row in further}
         here = {*self.main, *self.ablations}
@@ -229,7 +230,12 @@ class Plan:
         return [Job(row, _of_needed(job.variant), cells[self.family(row)], seed) for row, seed in needed]
 
     def began(self, job: Job) -> Job | None:
-        """Returns the cell of the grid whose run, if it exists, a training continues; None if it always starts anew."""
+        """Returns the training whose run, if it exists, a training continues; None if it always starts anew.
+
+        It is a cell of the grid, or that of the training recipe that another one only makes longer.
+        """
+        if continued := self.variants.get(job.variant, {}).get("continues"):
+            return dataclasses.replace(job, variant=continued)
         if not self.grid or job.variant != PLAIN or job.seed != _SEED_OF_THE_GRID:
             return None
         return dataclasses.replace(job, variant=TUNING)
@@ -310,6 +316,10 @@ class Plan:
         patterns = self.variants[variant].get("rows", ["*"])
         return [row for row in self.main if any(fnmatch.fnmatch(row, each) for each in patterns)]
 
+    def shares_data(self, variant: str) -> bool:
+        """Returns whether a training recipe has the plain one's data and teachers, as the grid's cells have."""
+        return variant in (PLAIN, TUNING) or "continues" in self.variants.get(variant, {})
+
     def price(self, variant: str) -> float:
         """Returns the duration of a training recipe's update relative to the plain recipe's."""
         return self.variants.get(variant, {}).get("price", 1.0)
@@ -385,7 +395,8 @@ class Plan:
             table: dict[str, Any] = {"extends": job.row, "row": ", ".join(filter(None, [recipe.row, variant]))}
             table |= {key: self._corpus[key] for key in _OF_A_CORPUS if key in self._corpus}
             end = self._content["tuning_end"] if job.variant == TUNING else {}
-            table["train"] = {**table.get("train", {}), **self._of_the_row("row_train", job.row), **end}
+            of_variant = self.variants.get(job.variant, {}).get("train", {})
+            table["train"] = {**table.get("train", {}), **self._of_the_row("row_train", job.row), **end, **of_variant}
             table |= {} if recipe.rerank else {"hparams": self.changes(job)}
             table |= self._names_of_needed(recipe, job, cells)
             lines = [f"{key} = {_toml(value)}" for key, value in table.items() if value not in ("", {})]

@@ -33,7 +33,7 @@ import _comparison_claims
 import _comparison_readme
 import _comparison_report
 import _comparison_store
-from _comparison_plan import PLAIN, TUNING, Job, Plan
+from _comparison_plan import PLAIN, Job, Plan
 from _comparison_queue import Queue, made_again
 
 from t2t_ext.bin._flags import run_main
@@ -272,8 +272,7 @@ class ExperimentWork:
 
     def _options_of(self, job: Job) -> plans.Options:
         """Returns the options of a training; each training recipe and seed has its own teachers, and therefore data."""
-        plain = job.variant in (PLAIN, TUNING)  # cells of the grid learn from the same teachers as the rows
-        of_the_recipe = [] if plain else [job.variant]
+        of_the_recipe = [] if self._plan.shares_data(job.variant) else [job.variant]
         runs = "_".join(["runs", *of_the_recipe, *([f"seed{job.seed}"] if job.seed > 1 else [])])
         return dataclasses.replace(
             self._options, seeds=(job.seed,), teachers_seed=job.seed, work_dir=self._folder / runs
@@ -284,7 +283,7 @@ class ExperimentWork:
         return _comparison_store.settings_of(self.stages(job))
 
     def prepare(self, job: Job) -> None:
-        """Puts the run of the chosen cell where the row's training finds it and continues it."""
+        """Puts the run that a training continues where it finds it."""
         began = self._plan.began(job)
         if began is None:
             return

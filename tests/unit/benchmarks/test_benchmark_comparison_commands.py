@@ -17,7 +17,8 @@ def test_experiment_accepts_the_commands(benchmark, stores, make_plan, tmp_path,
     args = benchmark._parser().parse_args([f"--work_dir={tmp_path / 'w'}", "--tmp_dir=RAW", "--train_steps=700"])
     store = stores.Store(tmp_path / "r.json")
     work = benchmark.ExperimentWork(args, plan, store, tmp_path / "w", tmp_path / "recipes")
-    jobs, _ = plan.jobs({}, [seed], ["plain"])
+    variants = [name for name in ("plain", "patient") if name in plan.variants]
+    jobs, _ = plan.jobs({}, [seed], variants)
     work.write_recipes(jobs)
     wanted = [job for job in jobs if job.row in rows]
     assert len(wanted) >= 4

@@ -42,3 +42,31 @@ def test_patterns_of_seeds_name_ablations(make_plan):
     plan = make_plan()
     for pattern in plan._corpus["ablation_seeds"]:
         assert set(plan.matching(pattern)) & set(plan.ablations)
+
+
+def test_more_patience_goes_on_with_the_plain_run(benchmark, stores, make_plan, plans, tmp_path):
+    """It has the plain recipe's hparams, data and run, but ends later; other corpora have no such recipe."""
+    plan = make_plan("iwslt14_small")
+    assert "patient" not in make_plan("iwslt14").variants
+    jobs, _ = plan.jobs({}, [1, 2], ["plain", "patient"], ["comparison_transformer", "comparison_enc_dc"])
+    assert [(job.row, job.seed) for job in jobs if job.variant == "patient"] == [
+        ("comparison_transformer", 1), ("comparison_enc_dc", 1)
+    ]  # fmt: skip
+    args = benchmark._parser().parse_args([f"--work_dir={tmp_path}", "--tmp_dir=RAW"])
+    work = benchmark.ExperimentWork(args, plan, stores.Store(tmp_path / "r.json"), tmp_path / "w", tmp_path / "r")
+    work.write_recipes(jobs)
+    book = benchmark.recipe_book(str(tmp_path / "r"))
+    plain, patient = (plans.Job("comparison_enc_dc", variant, (), 1) for variant in ("plain", "patient"))
+    short, long = (book.recipe(plan.name(job)) for job in (plain, patient))
+    assert (short.hparams, short.problem_options) == (long.hparams, long.problem_options)
+    changed = {name for name in short.train if short.train[name] != long.train[name]}
+    assert changed == {"eval_early_stopping_steps", "train_steps"}
+    assert work.stages(plain)[0] == work.stages(patient)[0]  # the data
+    assert work.folder(plain) != work.folder(patient)
+    run = work.folder(plain) / "run"
+    (run / "checkpoints" / "model.ckpt-00029000").mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    work.folder(patient).mkdir(parents=True)
+    work.prepare(patient)
+    assert (work.folder(patient) / "run" / "checkpoints" / "model.ckpt-00029000").is_dir()
+    assert run.is_dir()
