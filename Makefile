@@ -31,7 +31,7 @@ lint: $(READY) ## Style and types of the code, by ruff and mypy.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## Passes the tests (10 to 20 minutes on 2 cores).
+test: lint ## Passes the tests (about 15 minutes on 2 cores).
 	$(PYTEST)
 
 # Of the other tests, much runs in processes of their own, which are not measured.
