@@ -49,7 +49,7 @@ _FLAGS: FlagTable = {
             1.0,
             maximum=1000,
         ),
-        "train_steps": Flag("Number of training steps; 0 = the recipe's.", 0, minimum=0),
+        "train_steps": Flag("Number of training steps; 0 = the recipe's. Runs go on to a larger one.", 0, minimum=0),
         'hparams="A=1,B=x"': "Further changes to the hparams set.",
         'train="A=1,B=x"': "Further flags of t2t_ext-trainer.",
         'datagen="A=1,B=x"': "Further flags of t2t_ext-datagen.",
