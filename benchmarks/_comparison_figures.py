@@ -20,6 +20,7 @@ _FILLINGS: list[dict[str, Any]] = [  # how points are filled, for each training 
     {"markerfacecolor": "white"},
     {"fillstyle": "left", **_HALF},
     {"fillstyle": "bottom", **_HALF},
+    {"fillstyle": "top", **_HALF},
 ]
 _UNPENALIZED: dict[str, Any] = {
     "color": "#000000", "marker": "x", "markersize": 5, "linestyle": "none", "zorder": 3,

@@ -223,22 +223,32 @@ class Plan:
         return None
 
     def needs(self, job: Job, cells: Mapping[str, Cell]) -> list[Job] | None:
-        """Returns the trainings whose runs a training uses; None if a family among them is not tuned yet."""
+        """Returns the trainings whose runs a training uses or continues; None if a family of them is not tuned yet."""
         needed = self._needed(job.row, job.seed)
         if any(self.family(row) not in cells for row, _ in needed):
             return None
-        return [Job(row, _of_needed(job.variant), cells[self.family(row)], seed) for row, seed in needed]
+        continued = self._continued(job.variant)
+        found = [dataclasses.replace(job, variant=continued)] if continued else []
+        return found + [Job(row, self._of_needed(job.variant), cells[self.family(row)], seed) for row, seed in needed]
 
     def began(self, job: Job) -> Job | None:
         """Returns the training whose run, if it exists, a training continues; None if it always starts anew.
 
         It is a cell of the grid, or that of the training recipe that another one only makes longer.
         """
-        if continued := self.variants.get(job.variant, {}).get("continues"):
+        if continued := self._continued(job.variant):
             return dataclasses.replace(job, variant=continued)
         if not self.grid or job.variant != PLAIN or job.seed != _SEED_OF_THE_GRID:
             return None
         return dataclasses.replace(job, variant=TUNING)
+
+    def _continued(self, variant: str) -> str:
+        """Returns the training recipe whose runs a training recipe continues, or an empty string."""
+        return self.variants.get(variant, {}).get("continues", "")
+
+    def _of_needed(self, variant: str) -> str:
+        """Returns the training recipe of the runs that a training uses: for cells of the grid, the converged ones."""
+        return PLAIN if variant == TUNING else self._continued(variant) or variant
 
     def _needed(self, row: str, seed: int) -> list[tuple[str, int]]:
         """Returns the rows and seeds whose runs a row uses."""
@@ -292,7 +302,9 @@ class Plan:
         def put(row: str, variant: str, cell: Cell | None, seed: int) -> None:
             needed = self._needed(row, seed)
             for other, other_seed in needed:
-                add(other, _of_needed(variant), other_seed)
+                add(other, self._of_needed(variant), other_seed)
+            if continued := self._continued(variant):
+                add(row, continued, seed)
             if cell is None or any(self.family(other) not in cells for other, _ in needed):
                 later.add((row, variant, cell, seed))
             else:
@@ -318,7 +330,7 @@ class Plan:
 
     def shares_data(self, variant: str) -> bool:
         """Returns whether a training recipe has the plain one's data and teachers, as the grid's cells have."""
-        return variant in (PLAIN, TUNING) or "continues" in self.variants.get(variant, {})
+        return variant in (PLAIN, TUNING) or self._continued(variant) == PLAIN
 
     def price(self, variant: str) -> float:
         """Returns the duration of a training recipe's update relative to the plain recipe's."""
@@ -405,7 +417,7 @@ class Plan:
 
     def _names_of_needed(self, recipe: Recipe, job: Job, cells: Mapping[str, Cell]) -> dict[str, Any]:
         def tuned(row: str) -> str:
-            return self.name(Job(row, _of_needed(job.variant), cells[self.family(row)], 0))
+            return self.name(Job(row, self._of_needed(job.variant), cells[self.family(row)], 0))
 
         table: dict[str, Any] = {"warm_start": tuned(recipe.warm_start)} if recipe.warm_start else {}
         for key in ("pseudo_references", "rerank"):
@@ -415,11 +427,6 @@ class Plan:
 
     def _hparams(self) -> list[str]:
         return list(self.grid.values) if self.grid else []
-
-
-def _of_needed(variant: str) -> str:
-    """Returns the training recipe of the runs that a training uses: cells of the grid use converged (plain) runs."""
-    return PLAIN if variant == TUNING else variant
 
 
 def _closest(name: str, patterns: Sequence[str] | Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from t2t_ext import registry
 from t2t_ext.config import problem_options
 from t2t_ext.config.decode import NOT_IN_THE_RESULT, resolve_decode_hparams
 from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.manifest import manifest_path
 from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
@@ -24,6 +25,7 @@ from t2t_ext.experiments.sweep import folder_name
 from t2t_ext.search.directions import check_directions, directions_of
 
 KINDS = ("data", "pseudo", "train", "average", "score", "compare", "report")
+EVAL_FREQUENCY = TrainConfig.local_eval_frequency  # of t2t_ext-trainer without the flag
 # Flags that determine where and how fast something is computed, but not the result.
 _NOT_IN_THE_RESULT = frozenset(
     {"data_dir", "tmp_dir", "output_dir", "output_data_dir", "warm_start_from", "translations_dir", "num_processes",
@@ -253,7 +255,8 @@ def scaled_train_flags(recipe: Recipe, options: Options) -> dict[str, Any]:
                 flags[name] = max(1, round(flags[name] * options.scale))
     if options.train_steps:
         flags["train_steps"] = options.train_steps
-        flags["local_eval_frequency"] = min(flags.get("local_eval_frequency", 1000), options.train_steps)
+        if options.train_steps < flags.get("local_eval_frequency", EVAL_FREQUENCY):
+            flags["local_eval_frequency"] = options.train_steps
     flags.update(options.train)
     return flags
 

@@ -6,7 +6,7 @@ from t2t_ext import registry
 from t2t_ext.config.hyperparameters import FACTORS_THAT_END
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import digest
-from t2t_ext.experiments.plan import Stage
+from t2t_ext.experiments.plan import EVAL_FREQUENCY, Stage
 from t2t_ext.runs.changed_hparams import changed
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -29,7 +29,8 @@ def changes(stage: Stage) -> Iterator[str]:
 def is_only_longer(stage: Stage, key: str, flags: Mapping[str, str]) -> bool:
     """Returns whether a training differs from the one that was begun only by a larger ``--train_steps``.
 
-    Such a run continues as if it had been begun with that number, unless its learning rate depends on the number.
+    Such a run continues as if it had been begun with that number. This is not so if its learning rate depends on the
+    number, or if it evaluates and saves at its end only because it ends there.
 
     Args:
       stage: The stage as it is wanted now.
@@ -42,8 +43,9 @@ def is_only_longer(stage: Stage, key: str, flags: Mapping[str, str]) -> bool:
     if key != digest([*(need.key for need in stage.needs), dict(flags)]):
         return False  # something that it is made from has changed
     try:
-        longer = int(flags["train_steps"]) < int(now["train_steps"])
+        before, after = int(flags["train_steps"]), int(now["train_steps"])
+        at_its_end = before % int(now.get("local_eval_frequency", EVAL_FREQUENCY)) == 0
         hparams = registry.resolve_hparams(now["hparams_set"], now.get("hparams", ""))
-    except (KeyError, ValueError, UserError):
+    except (KeyError, ValueError, ZeroDivisionError, UserError):
         return False
-    return longer and not set(FACTORS_THAT_END).intersection(hparams.learning_rate_factors)
+    return before < after and at_its_end and not set(FACTORS_THAT_END).intersection(hparams.learning_rate_factors)

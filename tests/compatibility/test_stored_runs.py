@@ -17,10 +17,7 @@ STORED = pathlib.Path(__file__).parent / "data" / "stored.tar.xz"
 with tarfile.open(STORED) as _packed:
     EXPECTED = json.load(_packed.extractfile("expected.json"))
 # Runs that others are much like are slow tests.
-SLOW = {
-    "composed_l2r", "context_gate", "cross_view_transformer", "layer_coordination_two_stacks",
-    "lightweight_conv_post_norm", "synchronous_gate", "transformer_r2l",
-}  # fmt: skip
+SLOW = {"composed_l2r", "cross_view_transformer", "layer_coordination_two_stacks", "synchronous_gate"}
 TOLERANCE = 1e-4  # of log-probabilities, because another processor sums in another order
 
 

@@ -126,13 +126,15 @@ first_settings = pytest.mark.parametrize(
     ids=str,
 )
 
-# For costly tests of what models share: the first settings of one model of each kind; the others are marked as slow.
-_OF_EACH_KIND = ("transformer", "layer_coordination", "cross_view_dynamic_conv", "synchronous_transformer")
+# For costly tests of what models share: the first setting of one model of each kind; the others are
+# marked as slow.
+OF_EACH_KIND = ("transformer", "layer_coordination", "cross_view_dynamic_conv", "synchronous_transformer")
 few_models = pytest.mark.parametrize(
     "case",
     [
-        pytest.param(Case(model, next(iter(settings))), marks=() if model in _OF_EACH_KIND else pytest.mark.slow)
+        pytest.param(Case(model, setting), marks=pytest.mark.slow if number or model not in OF_EACH_KIND else ())
         for model, settings in SETTINGS.items()
+        for number, setting in enumerate(settings)
     ],
     ids=str,
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from contract_cases import SETTINGS, VOCAB, Case, few_layers, few_models, sentences, targets_of
+from contract_cases import OF_EACH_KIND, SETTINGS, VOCAB, Case, few_layers, sentences, targets_of
 from random_weights import random_arrays
 
 NO_DROPOUT = {"layer_prepostprocess_dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
@@ -73,7 +73,11 @@ def check(model, batch, hparams, alphas):
     return loss
 
 
-@few_models
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if case.model in OF_EACH_KIND else pytest.mark.slow) for case in FIRST],
+    ids=str,
+)
 def test_simcut_trains_every_model(case):
     import tensorflow as tf
 

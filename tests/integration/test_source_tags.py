@@ -44,7 +44,6 @@ def test_lines_are_translated_with_their_tag_the_default_one_or_the_one_asked_fo
     assert sources == [f"<one> {line}"] * 2
 
 
-@pytest.mark.slow  # the tag is added where the decoder adds it
 def test_every_checkpoint_translates_lines_with_the_default_tag(translate, tmp_path):
     line = "the old cat sees the door ."
     run, reference = tmp_path / "run", tmp_path / "reference"

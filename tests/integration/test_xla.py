@@ -78,7 +78,7 @@ NO_DROPOUT = "layer_prepostprocess_dropout=0,attention_dropout=0,relu_dropout=0"
 @pytest.mark.parametrize(
     ("kind", "hparams_set"),
     [
-        pytest.param("transformer", "transformer_test", marks=pytest.mark.slow),
+        ("transformer", "transformer_test"),
         pytest.param("layer_coordination", "layer_coordination_test", marks=pytest.mark.slow),
         pytest.param("dual_context_transformer", "dual_context_test", marks=pytest.mark.slow),
         pytest.param("cross_view_transformer", "cross_view_transformer_test", marks=pytest.mark.slow),

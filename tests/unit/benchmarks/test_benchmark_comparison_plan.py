@@ -1,5 +1,6 @@
 """Tests of benchmarks/_comparison_plan.py: the seed of each ablation, and its number of layers."""
 
+import importlib
 import re
 
 import pytest
@@ -52,6 +53,10 @@ def test_more_patience_goes_on_with_the_plain_run(benchmark, stores, make_plan, 
     assert [(job.row, job.seed) for job in jobs if job.variant == "patient"] == [
         ("comparison_transformer", 1), ("comparison_enc_dc", 1)
     ]  # fmt: skip
+    # It waits for the plain training, which is also trained if only more patience is asked for.
+    alone, _ = plan.jobs({}, [1], ["patient"], ["comparison_enc_dc"])
+    assert [job.variant for job in alone] == ["plain", "patient"]
+    assert plan.needs(alone[1], {}) == [alone[0]]
     args = benchmark._parser().parse_args([f"--work_dir={tmp_path}", "--tmp_dir=RAW"])
     work = benchmark.ExperimentWork(args, plan, stores.Store(tmp_path / "r.json"), tmp_path / "w", tmp_path / "r")
     work.write_recipes(jobs)
@@ -70,3 +75,10 @@ def test_more_patience_goes_on_with_the_plain_run(benchmark, stores, make_plan, 
     work.prepare(patient)
     assert (work.folder(patient) / "run" / "checkpoints" / "model.ckpt-00029000").is_dir()
     assert run.is_dir()
+
+
+@pytest.mark.parametrize("corpus", ["multi30k", "iwslt14", "iwslt14_small", "tatoeba_small"])
+def test_training_recipes_look_different(make_plan, corpus):
+    pictures, plan = importlib.import_module("_comparison_figures"), make_plan(corpus)
+    fillings = [str(pictures._filling(plan, variant)) for variant in plan.variants]
+    assert len(set(fillings)) == len(fillings)

@@ -86,6 +86,8 @@ def test_an_edited_set_is_noticed(tmp_path, changes, differences):
         ({}, {"train_steps": 6, "train": {"local_eval_frequency": "2"}}, "changed"),
         ({}, {"train_steps": 6, "hparams": {"relu_dropout": "0.3"}}, "changed"),
         ({"hparams": SCHEDULE}, {"train_steps": 6, "hparams": SCHEDULE}, "changed"),
+        ({"train_steps": 7}, {"train_steps": 9}, "changed"),  # it is evaluated and saved at step 7
+        ({"train_steps": 5, "train": {}}, {"train_steps": 7, "train": {}}, "changed"),  # likewise, every 5 and 7 steps
         ({}, {"train_steps": 6, "datagen": {"vocab_size": "300"}}, "changed"),
     ],
 )
