@@ -126,8 +126,8 @@ first_settings = pytest.mark.parametrize(
     ids=str,
 )
 
-# For costly tests of what models share: the first setting of one model of each kind; the others are
-# marked as slow.
+# For costly tests of what models share: the first setting of one model of each kind; the others
+# are marked as slow.
 OF_EACH_KIND = ("transformer", "layer_coordination", "cross_view_dynamic_conv", "synchronous_transformer")
 few_models = pytest.mark.parametrize(
     "case",

@@ -1,4 +1,4 @@
-"""Tests of benchmarks/_comparison_plan.py: the seed of each ablation, and its number of layers."""
+"""Tests of benchmarks/_comparison_plan.py: seeds and layers of ablations, and trainings that continue others."""
 
 import importlib
 import re
