@@ -37,8 +37,8 @@ _FLAGS: FlagTable = {
         "words": "Stop at the words; do not segment them into subwords.",
         "phrases": "Input lines are phrases that translations must contain, separated by tabs; each phrase is prepared "
         "separately.",
-        "input=FILE": Flag("Input file instead of standard input; .gz is decompressed.", STANDARD),
-        "output=FILE": Flag("Output file instead of standard output.", STANDARD),
+        "input=FILE": Flag("Input file, plain or compressed, instead of standard input.", STANDARD),
+        "output=FILE": Flag("Output file instead of standard output; the name ends with .gz to compress it.", STANDARD),
     },
     "Information": {
         "describe": Flag("Print what is done to the text, and what cannot be undone, and exit.", information=True),

@@ -1,4 +1,4 @@
-"""Decompresses files and members of archives while they are read.
+"""Decompresses files and members of archives while they are read, and compresses files while they are written.
 
 The format (plain, gzip, bzip2, xz, Zstandard) is recognized by the first bytes, not by the name.
 ``corpus.tgz:de-en/train.de`` is the file ``de-en/train.de`` in an archive (``t2t_ext.data.corpora.archives``).
@@ -7,6 +7,7 @@ Decompression is limited: a large output that exceeds 200 times the size of the 
 
 import bz2
 import contextlib
+import functools
 import gzip
 import io
 import lzma
@@ -57,6 +58,20 @@ def decompressed(raw: BinaryIO, name: PathLike) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.errno is not None:  # a disk error; damaged data have no errno
             raise
         raise UserError(f"{name} is a damaged or incomplete {kind} file ({error}); get it again.") from error
+
+
+@contextlib.contextmanager
+def compressed(file: BinaryIO, name: PathLike) -> Iterator[BinaryIO]:
+    """Yields a file that compresses what is written to it, as the end of a name says (``SUFFIXES``); ``file`` if none.
+
+    The same bytes are always compressed to the same bytes (no times, no names). The file stays open.
+    """
+    opener = _COMPRESSORS.get(pathlib.Path(name).suffix)
+    if opener is None:
+        yield file
+        return
+    with opener(file) as stream:
+        yield stream
 
 
 def with_suffix_of_file(path: PathLike) -> pathlib.Path | None:
@@ -164,3 +179,17 @@ class _ZstandardFile(io.RawIOBase):
 _OPENERS: dict[str, Callable[[Any], Any]] = {
     "gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open, "Zstandard": _ZstandardFile,
 }  # fmt: skip
+
+
+def _zstandard_writer(file: BinaryIO) -> Any:
+    import zstandard
+
+    return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+
+
+_COMPRESSORS: dict[str, Callable[[Any], Any]] = {
+    ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
+    ".bz2": functools.partial(bz2.BZ2File, mode="wb"),
+    ".xz": functools.partial(lzma.LZMAFile, mode="wb"),
+    ".zst": _zstandard_writer,
+}

@@ -192,7 +192,8 @@ def stream(path: str, *, quiet: bool = False) -> Iterator[str]:
 def write(path: str, lines: Iterable[str]) -> None:
     """Writes lines atomically to a file, or as they come to standard output (``-``).
 
-    On a terminal, control characters are made visible instead of being executed.
+    A file whose name ends with ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` is compressed. On a terminal,
+    control characters are made visible instead of being executed.
     """
     with writer(path) as add:
         add(lines)
@@ -231,11 +232,13 @@ def writer(path: str) -> Iterator[Add]:
         else:
             written = stack.enter_context(files.atomic_file(path))
             file = stack.enter_context(open(written, "wb"))
+        file = stack.enter_context(compression.compressed(file, path))
 
         def add(lines: Iterable[str]) -> None:
             # Makes the message name this file if several are open.
             with files.explained(pathlib.Path(path), written):
-                file.writelines(_blocks(lines))
+                for block in _blocks(lines):
+                    file.write(block)
                 if destination.through:
                     file.flush()
 

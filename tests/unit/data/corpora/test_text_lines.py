@@ -122,6 +122,19 @@ def test_standard_input_is_read_as_files_are(monkeypatch):
         read(gzip.compress(b"eins\n" * 1000)[:30])
 
 
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zst"])
+def test_a_file_is_compressed_as_its_name_says(tmp_path, ending):
+    lines = [f"Zeile {number} " + "ä" * 100 for number in range(2000)]
+    paths = [tmp_path / f"{name}.{ending}" for name in ("first", "second")]
+    for path in paths:
+        with text_lines.writer(str(path)) as add:
+            add(lines[:1])
+            add(lines[1:])
+    assert text_lines.read(str(paths[0])).lines == lines
+    assert paths[0].stat().st_size < 50_000
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 def test_of_several_files_the_full_one_is_named(tmp_path):
     def full():
         yield "line"
