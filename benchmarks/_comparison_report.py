@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import _comparison_alphas
 import _comparison_figures
 import _comparison_teachers
 import numpy as np
@@ -246,7 +247,7 @@ def markdown(
         if main:
             parts += [f"## Main rows, {words}", _tests_table(main)]
             parts += [_seeds_table(main)] if any(len(row.runs) > 1 for row in main) else []
-            parts += [_more_table(main), _length_table(main), _penalty_table(main)]
+            parts += [_more_table(main), _length_table(main), _penalty_table(main), _alpha_table(main)]
             parts += [_recipe_table(main, made[PLAIN])] if variant != PLAIN else []
     if any(made.values()):
         parts.append(f"![BLEU against minutes of training and against parameters]({links['']})")
@@ -454,6 +455,27 @@ def _penalty_table(main: Sequence[Row]) -> str:
         )
     headings = ("", "length", "empty", "without", "to", "difference", "95 %", "p boot", "p rand", "difference of BLEU")
     return _wrapped(note) + "\n\n" + _table(headings, lines)
+
+
+def _alpha_table(main: Sequence[Row]) -> str:
+    """Returns a table of the rows with the length penalty that each would choose; empty if none was measured."""
+    chosen = {row.number: found for row in main if (found := _comparison_alphas.Chosen.of(row.runs)).found}
+    lines = []
+    for row in main:
+        if row.number not in chosen:
+            continue
+        here, control = chosen[row.number], chosen.get(row.control or 0)
+        tested = difference(here.counts(), control.counts()) if control else None
+        title = figures.short(row.words, _NARROW) + _comparison_alphas.AGAIN * here.again()
+        before = _shown(here.before(control) if control else None, "+.2f")
+        lines.append(
+            [str(row.number), title, *here.cells(), *_compared(dataclasses.replace(row, difference=tested)), before]
+        )
+    if not lines:
+        return ""
+    again = any(each.again() for each in chosen.values())
+    note = " ".join([_comparison_alphas.NOTE, *([_comparison_alphas.AGAIN_NOTE] if again else [])])
+    return _wrapped(note) + "\n\n" + _table(_comparison_alphas.HEADINGS, lines)
 
 
 def _recipe_table(main: Sequence[Row], plain: Sequence[Row]) -> str:

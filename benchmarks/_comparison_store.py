@@ -225,7 +225,7 @@ def record_of(
             for point in (runs[0].points if alone else ())
         ],
         "dev": {**_scores(scored["dev"]), **_kept(_analysis(scored["dev"]))} if "dev" in scored else {},
-        "test": {**_scores(scored["test"]), **_analysis(scored["test"])},
+        "test": described_score(scored["test"]),
     }
 
 
@@ -258,6 +258,11 @@ def _tokens_per_second(run: pathlib.Path) -> float | None:
     """
     rates = [record["tokens_per_second"] for record in curves.records(run) if record["kind"] == "train"]
     return round(statistics.median(rates[1:] or rates)) if rates else None
+
+
+def described_score(stage: Stage) -> Record:
+    """Returns the scores of a stage that is done, statistics of its translation, and BLEU's counts of its sentences."""
+    return {**_scores(stage), **_analysis(stage)}
 
 
 def _scores(stage: Stage) -> dict[str, Any]:

@@ -4,6 +4,7 @@
     taskset -c 1 python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW        # only on core 1
     python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW --only='comparison_enc_dc*' --seeds=1 --dry_run
     python benchmarks/comparison.py --corpus=iwslt14 --work_dir=W --tmp_dir=PLAIN --cores=8 --cores_each=8   # a GPU
+    python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW --alphas            # length penalties of finished rows
     python benchmarks/comparison.py --report                                       # tables and figure, no training
 
 docs/comparison_protocol.md is the protocol; benchmarks/comparison.toml has the rows and their order,
@@ -20,6 +21,7 @@ import argparse
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import os
 import pathlib
 import shutil
@@ -29,6 +31,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
+import _comparison_alphas
 import _comparison_claims
 import _comparison_readme
 import _comparison_report
@@ -42,7 +45,7 @@ from t2t_ext.config.problem_options import parse
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.experiments import plan as plans
 from t2t_ext.experiments.recipes import Recipe, RecipeBook
-from t2t_ext.experiments.stages import state_of
+from t2t_ext.experiments.stages import Interrupted, run_stage, state_of
 from t2t_ext.io import files
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -85,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--train", default="", help="further flags of every training: A=1,B=x")
     add("--problem_options", default="", help="options of the corpus: A=x,B=y")
     add("--results", type=pathlib.Path, help="stored results [docs/results/comparison_CORPUS.json]")
+    add(
+        "--alphas",
+        action="store_true",
+        help="instead of training, translate again with the length penalties that finished trainings choose on the "
+        "development set, if their runs are still there",
+    )
     add("--report", action="store_true", help="write tables and figure from the stored results, and train nothing")
     add("--out", type=pathlib.Path, help="path of the tables and the figure without ending [beside the results]")
     add("--dry_run", action="store_true", help="list the trainings in order")
@@ -100,7 +109,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.report and not store.records:
         raise UserError(f"{results} has no results yet. Leave out --report to train, or name another file.")
     try:
-        failed = {} if args.report else _train(args, plan, store)
+        failed = {} if args.report else (_alphas if args.alphas else _train)(args, plan, store)
     except KeyboardInterrupt:
         _write(args, plan, results)
         raise
@@ -163,6 +172,41 @@ def _train(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store)
         queue = Queue(plan, store, work, jobs, slots, keep_open=[lock.fileno()])
         queue.run(args.say_every)
     return {f"{plan.name(job)}, seed {job.seed}": why for job, why in queue.failed.items()}
+
+
+def _alphas(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store) -> dict[str, str]:
+    """Adds to stored results what they reach with the length penalty that they choose; returns the failed ones."""
+    if not args.work_dir:
+        raise UserError("--work_dir=DIR says where the runs are that --alphas translates with.")
+    seeds, variants, only = _chosen(args, plan)
+    failed = {}
+    with tempfile.TemporaryDirectory() as recipes:  # not those of a queue, which may be at work
+        work = ExperimentWork(args, plan, store, args.work_dir.resolve() / args.corpus, pathlib.Path(recipes))
+        named, _ = plan.jobs(store.scores(), seeds, variants, only)
+        work.write_recipes(named)
+        for job in named:
+            record, title = store.records.get(job), f"{plan.name(job)}, seed {job.seed}"
+            if record is None or plan.is_of_the_grid(job) or not record.get("updates_to_best"):  # not a reranking
+                continue
+            store.check(job, work.settings(job))
+            if _comparison_alphas.FIELD in record or work.gone(job):
+                print(f"{title}: {'done already' if _comparison_alphas.FIELD in record else 'its run is gone'}")
+                continue
+            try:
+                found = _comparison_alphas.measured(functools.partial(work.stages, job), _scored, record)
+            except UserError as error:
+                failed[title] = str(error)
+                continue
+            store.add({**record, _comparison_alphas.FIELD: found})
+            print(f"{title}: alpha {found['alpha']:g}, test BLEU {found['test']['BLEU']:.2f}", flush=True)
+    return failed
+
+
+def _scored(stage: plans.Stage) -> None:
+    try:
+        run_stage(stage, "alpha", functools.partial(print, flush=True))
+    except Interrupted:
+        raise KeyboardInterrupt from None
 
 
 def _chosen(args: argparse.Namespace, plan: Plan) -> tuple[list[int], list[str], list[str]]:
@@ -265,10 +309,13 @@ class ExperimentWork:
             self._written = text
             self._book = recipe_book(str(self._recipes.parent))
 
-    def stages(self, job: Job) -> list[plans.Stage]:
-        """Returns the commands of a training."""
+    def stages(self, job: Job, alpha: float | None = None) -> list[plans.Stage]:
+        """Returns the commands of a training; with an ``alpha``, those that translate have it in place of their own."""
         assert self._book is not None
-        return plans.plan(self._book.recipe(self._plan.name(job)), self._book, self._options_of(job))
+        options = self._options_of(job)
+        if alpha is not None:
+            options = dataclasses.replace(options, decode={"alpha": f"{alpha:g}"})
+        return plans.plan(self._book.recipe(self._plan.name(job)), self._book, options)
 
     def _options_of(self, job: Job) -> plans.Options:
         """Returns the options of a training; each training recipe and seed has its own teachers, and therefore data."""

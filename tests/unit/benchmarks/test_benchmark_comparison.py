@@ -680,18 +680,3 @@ def test_a_queue_that_ends_reports_what_another_command_has_stored(benchmark, tm
     flags = [f"--work_dir={tmp_path}", f"--results={tmp_path / 'r.json'}"]
     assert benchmark.main(flags) == 0
     assert "1 result, " in (tmp_path / "r.md").read_text()
-
-
-@pytest.mark.slow
-def test_a_training_on_the_offline_corpus_from_data_to_the_report(benchmark, tmp_path):
-    results = tmp_path / "results.json"
-    flags = [f"--work_dir={tmp_path}", f"--results={results}", "--corpus=cldr", "--only=comparison_transformer"]
-    flags += ["--no_tuning", "--seeds=1", "--variants=plain", "--cores=1", "--train_steps=20"]
-    flags += ["--train=local_eval_frequency=10,eval_bleu_sentences=4", "--hparams=precision=float32"]
-    assert benchmark.main(flags) == 0
-    [record] = json.loads(results.read_text())["results"]
-    assert (record["updates"], record["ended"], len(record["curve"])) == (20, "limit", 2)
-    assert record["test"]["sentences"] > 100
-    assert "| 1 | Transformer | 1 |" in results.with_suffix(".md").read_text()
-    assert benchmark.main(flags) == 0  # nothing is left to do
-    assert benchmark.main([*flags, "--report"]) == 0
