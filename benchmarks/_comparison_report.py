@@ -247,7 +247,8 @@ def markdown(
         if main:
             parts += [f"## Main rows, {words}", _tests_table(main)]
             parts += [_seeds_table(main)] if any(len(row.runs) > 1 for row in main) else []
-            parts += [_more_table(main), _length_table(main), _penalty_table(main), _alpha_table(main)]
+            parts += [_more_table(main), _length_table(main), _penalty_table(main)]
+            parts += [_alpha_table(plan, main)]
             parts += [_recipe_table(main, made[PLAIN])] if variant != PLAIN else []
     if any(made.values()):
         parts.append(f"![BLEU against minutes of training and against parameters]({links['']})")
@@ -457,7 +458,7 @@ def _penalty_table(main: Sequence[Row]) -> str:
     return _wrapped(note) + "\n\n" + _table(headings, lines)
 
 
-def _alpha_table(main: Sequence[Row]) -> str:
+def _alpha_table(plan: Plan, main: Sequence[Row]) -> str:
     """Returns a table of the rows with the length penalty that each would choose; empty if none was measured."""
     chosen = {row.number: found for row in main if (found := _comparison_alphas.Chosen.of(row.runs)).found}
     lines = []
@@ -466,7 +467,7 @@ def _alpha_table(main: Sequence[Row]) -> str:
             continue
         here, control = chosen[row.number], chosen.get(row.control or 0)
         tested = difference(here.counts(), control.counts()) if control else None
-        title = figures.short(row.words, _NARROW) + _comparison_alphas.AGAIN * here.again()
+        title = figures.short(plan.brief(row.name), _NARROW) + _comparison_alphas.AGAIN * here.again()
         before = _shown(here.before(control) if control else None, "+.2f")
         lines.append(
             [str(row.number), title, *here.cells(), *_compared(dataclasses.replace(row, difference=tested)), before]
