@@ -60,10 +60,11 @@ def measured(
 
     dev: dict[float, float] = {}
     for alpha in ALPHAS:
+        highest = max(dev.values(), default=-1.0)
         dev[alpha] = scored(alpha, "dev")["BLEU"]
-        if dev[alpha] < max(dev.values()):
+        if dev[alpha] <= highest:
             break
-    chosen = max(dev, key=lambda alpha: (dev[alpha], -alpha))
+    chosen = max(dev, key=lambda alpha: dev[alpha])  # the first of equals
     before = scored(ALPHAS[0], "test")
     return {
         "dev": {f"{alpha:g}": round(value, 3) for alpha, value in dev.items()},

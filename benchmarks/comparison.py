@@ -192,6 +192,9 @@ def _alphas(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store
             if _comparison_alphas.FIELD in record or work.gone(job):
                 print(f"{title}: {'done already' if _comparison_alphas.FIELD in record else 'its run is gone'}")
                 continue
+            if args.dry_run:
+                print(f"{title}: to do")
+                continue
             try:
                 found = _comparison_alphas.measured(functools.partial(work.stages, job), _scored, record)
             except UserError as error:
