@@ -18,7 +18,9 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from t2t_ext.config.strict_params import parse_assignments
 from t2t_ext.errors import UserError, suggest
+from t2t_ext.experiments.plan import assignments
 from t2t_ext.experiments.recipes import BOTH, Recipe, RecipeBook
 
 PLAIN = "plain"
@@ -26,7 +28,7 @@ TUNING = "tuning"  # the variant of the grid's cells: like plain, but it ends ea
 Pair = frozenset[str]  # two rows
 Cell = tuple[float, ...]  # a value for each hparam of the grid; empty: the recipe's values
 _SEED_OF_THE_GRID = 1
-_OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring", "train")
+_OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring", "train", "decode")
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -423,6 +425,9 @@ class Plan:
         for key in ("pseudo_references", "rerank"):
             if both := getattr(recipe, key):
                 table[key] = {direction: tuned(both[direction]) for direction in BOTH}
+        if (teachers := recipe.pseudo_references) and (own := self._corpus.get("decode")):
+            given = parse_assignments(teachers.get("decode_hparams", ""), "decode_hparams")
+            table["pseudo_references"]["decode_hparams"] = assignments({**given, **own})
         return table
 
     def _hparams(self) -> list[str]:

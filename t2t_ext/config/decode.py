@@ -81,8 +81,8 @@ class DecodeHParams(StrictParams):
         aliases=ALIASES,
     )
     min_length: int = hparam(
-        0,
-        "Minimum number of tokens in a translation, not counting EOS.",
+        1,
+        "Minimum number of tokens in a translation, not counting EOS; 0 allows empty translations.",
         unit="tokens",
         minimum=0,
         maximum=_MOST_TOKENS,

@@ -126,6 +126,7 @@ class MinimumLength(Rule):
         If the length limit leaves no room for EOS after that many tokens, EOS is allowed as the last token.
         """
         self._minimum = minimum
+        self._most = tf.reduce_max(minimum)
 
     def start(self, batch: tf.Tensor, live: int) -> tf.Tensor:
         """Returns the minimum of each sentence, int32 [B]."""
@@ -133,13 +134,14 @@ class MinimumLength(Rule):
 
     def adjust(self, logits: tf.Tensor, step: Step, state: tf.Tensor) -> tf.Tensor:
         """Forbids EOS where it would come too early."""
-        early = step.length <= tf.minimum(state, step.limits - 1)
 
         def without_eos() -> tf.Tensor:
+            early = step.length <= tf.minimum(state, step.limits - 1)
             eos = tf.one_hot(EOS_ID, width_of(logits), FORBIDDEN)
             return logits + tf.cast(early, tf.float32)[:, tf.newaxis, tf.newaxis, tf.newaxis] * eos
 
-        return tf.cond(tf.reduce_any(early), without_eos, lambda: logits)
+        # With the default of 1, only the first step adds to the logits.
+        return tf.cond(step.length <= self._most, without_eos, lambda: logits)
 
 
 class NoRepeatedNgrams(Rule):

@@ -75,7 +75,7 @@ RUNS = {
 # Runs that can be resumed; of the other runs only the weights are kept.
 WITH_TRAINING_STATE = ("composed_three", "synchronous", "transformer")
 EXPORTED = ("synchronous", "transformer")
-DECODE = "beam_size=4,num_hypotheses=2,batch_size=8,max_length_offset=12"
+DECODE = "beam_size=4,num_hypotheses=2,min_length=1,batch_size=8,max_length_offset=12"
 SENTENCES = 5
 
 

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from t2t_ext.config.decode import resolve_decode_hparams
+
 WARM = "comparison_synchronous_warm"
 LARGER = "comparison_transformer_both_pseudo_larger_batch"
 OTHER = "comparison_enc_dc_kernel_3"
@@ -82,3 +84,22 @@ def test_training_recipes_look_different(make_plan, corpus):
     pictures, plan = importlib.import_module("_comparison_figures"), make_plan(corpus)
     fillings = [str(pictures._filling(plan, variant)) for variant in plan.variants]
     assert len(set(fillings)) == len(fillings)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "least"), [("multi30k", 0), ("multi30k_4000", 0), ("iwslt14_small", 1), ("tatoeba", 1)]
+)
+def test_all_translations_of_a_corpus_have_the_same_minimum_length(
+    benchmark, stores, make_plan, plans, tmp_path, corpus, least
+):
+    """Multi30k's first results had empty translations; teachers and reranking follow the same rule."""
+    plan = make_plan(corpus, tune=False)
+    jobs, _ = plan.jobs({}, [1], ["plain"])
+    args = benchmark._parser().parse_args([f"--work_dir={tmp_path}", "--tmp_dir=RAW"])
+    work = benchmark.ExperimentWork(args, plan, stores.Store(tmp_path / "r.json"), tmp_path / "w", tmp_path / "r")
+    work.write_recipes(jobs)
+    stages = [stage for job in jobs for stage in work.stages(job) if stage.kind in ("score", "pseudo")]
+    found = {(stage.kind, resolve_decode_hparams(stage.flags["decode_hparams"]).min_length) for stage in stages}
+    with_teachers = any(plan._recipe(job.row).pseudo_references for job in jobs)
+    assert found == {("score", least), *([("pseudo", least)] if with_teachers else [])}
+    assert {resolve_decode_hparams(stage.flags["decode_hparams"]).alpha for stage in stages} == {0.6}

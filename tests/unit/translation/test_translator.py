@@ -70,8 +70,8 @@ def test_lines_that_are_not_empty_and_get_no_translation_are_numbered(make_trans
 
 
 def test_lines_that_are_not_empty_and_whose_translation_is_are_numbered(make_translator, monkeypatch):
-    """A model that always prefers EOS gives empty translations, unless a minimum length forbids it."""
-    one, longer = make_translator(beam_size=2), make_translator(beam_size=2, min_length=1)
+    """A model that always prefers EOS gives empty translations only if they are allowed."""
+    one, longer = make_translator(beam_size=2, min_length=0), make_translator(beam_size=2)
     step = one.model.step
 
     def end(*args, **kwargs):
