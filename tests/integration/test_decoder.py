@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import pathlib
 import re
 import shutil
 import subprocess
@@ -155,7 +156,7 @@ def test_an_error_on_the_way_leaves_nothing(decode, monkeypatch, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
 
 
-def test_default_output_name(decode, tmp_path):
+def test_default_output_name(decode, tiny_run, tmp_path):
     source = write(tmp_path / "in.txt", LINES[:1])
     assert decode(f"--decode_from_file={source}", "--decode_hparams=beam_size=2,alpha=0.5")[0] == 0
     name = "in.txt.transformer.transformer_test.translate_parallel_text.beam2.alpha0.5.decodes"
@@ -165,9 +166,12 @@ def test_default_output_name(decode, tmp_path):
     other = name.removesuffix("decodes") + "no_repeat_ngram_size3.latest.decodes"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", name, other]
     long = "beam_size=2,alpha=0.5,no_repeat_ngram_size=3,no_repeat_ngram_unit=words,no_repeat_ngram_ignore=. </t>"
-    assert decode(f"--decode_from_file={source}", f"--decode_hparams={long}", "--checkpoint_path=latest")[0] == 0
-    assert len([path for path in tmp_path.iterdir() if path.name.startswith(name.removesuffix("decodes"))]) == 3
-    assert max(len(path.name) for path in tmp_path.iterdir()) < 120
+    flags = [f"--output_dir={tiny_run.path}", f"--decode_hparams={long}", "--checkpoint_path=latest"]
+    given = decoder.build_parser().parse_args([f"--decode_from_file={source}", *flags])
+    of_long = pathlib.Path(decoder._Run(given).default_output(str(source))).name
+    assert of_long.startswith(name.removesuffix("decodes"))
+    assert of_long not in (name, other)
+    assert len(of_long) < 120
 
 
 def test_default_output_names_tell_apart_what_changes_translations(tiny_run, tmp_path):

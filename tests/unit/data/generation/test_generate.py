@@ -690,8 +690,13 @@ def test_data_are_not_made_of_what_they_replace(make, tmp_path):
     make(OfFile(), tmp_path / "other")
 
 
-def test_a_problem_by_its_name(tmp_path):
+def test_a_problem_by_its_name(tmp_path, monkeypatch):
+    from t2t_ext.problems import cldr_corpus
+
+    # The whole corpus would take 10 seconds.
+    pairs = [cldr_corpus.Pair(f"Zeile {number}", f"line {number}", "", ()) for number in range(200)]
+    monkeypatch.setattr(cldr_corpus, "corpus", lambda *_: {"train": pairs, "dev": pairs[:9], "test": pairs[:9]})
     with pytest.raises(UserError, match="translate_ende_cldr"):
         generate("translate_ende_cldx", tmp_path / "data", tmp_path)
-    manifest = generate("translate_ende_cldr", tmp_path / "data", tmp_path, vocab_size=500, progress=False, say=str)
+    manifest = generate("translate_ende_cldr", tmp_path / "data", tmp_path, vocab_size=300, progress=False, say=str)
     assert manifest.problem == "translate_ende_cldr"
