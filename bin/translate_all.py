@@ -144,8 +144,8 @@ def _config(flags: argparse.Namespace, directory: Any, searches: "Sequence[Decod
         check_shortlist(directory, each)
     decode_hparams = searches[0]
     # With early_stopping=heuristic, a search for more hypotheses goes on longer, which may change the best one.
-    others = () if decode_hparams.early_stopping == "heuristic" else ("num_hypotheses",)
-    if idle := decode_hparams.changed(*others, "return_beams", "write_beam_scores"):
+    others = () if decode_hparams.early_stopping == "heuristic" else ("num_hypotheses", "return_beams")
+    if idle := decode_hparams.changed(*others, "write_beam_scores"):
         log.warning(f"{', '.join(idle)} of --decode_hparams change nothing: only the best translation is written")
     if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
         parent = pathlib.Path(flags.translations_dir).parent

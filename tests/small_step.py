@@ -17,14 +17,14 @@ WIDTH = 6
 class Bigrams:
     """Predicts a token from the previous token and the mean of the source embeddings."""
 
-    def __init__(self, rate=0.0, learning_rates=None, added_loss=None):
+    def __init__(self, rate=0.0, learning_rates=None, added_loss=None, unused=1.0):
         rng = np.random.default_rng(0)
         self.rate = rate
         self.learning_rates = learning_rates or {}
         self.added_loss = added_loss
         self.table = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
         self.kernel = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
-        self.unused = tf.Variable(tf.ones([3]))
+        self.unused = tf.Variable([unused] * 3)
 
     def named_variables(self):
         return {"table": self.table, "kernel": self.kernel, "unused": self.unused}
@@ -54,12 +54,13 @@ class Bigrams:
         return None
 
 
-def make(rate=0.0, seed=1, learning_rates=None, added_loss=None, **changes):
+def make(rate=0.0, seed=1, learning_rates=None, added_loss=None, unused=1.0, **changes):
     hparams = registry.hparams("transformer_test").replace(
         learning_rate_schedule="constant", learning_rate_constant=0.01, **changes
     )
-    model = Bigrams(rate, learning_rates, added_loss)
-    optimizer = make_optimizer(hparams, model.named_variables())
+    model = Bigrams(rate, learning_rates, added_loss, unused)
+    frozen = [name for name, rate in (learning_rates or {}).items() if not rate]
+    optimizer = make_optimizer(hparams, model.named_variables(), frozen)
     state = TrainingState(hparams, model.named_variables(), optimizer)
     step = TrainStep(
         model,

@@ -18,6 +18,7 @@ _MOST_PER_TOKEN = 1000
 _MOST_COVERAGE = 36_000
 # Settings that do not change the first translation of a sentence.
 _OTHER_FIELDS = {"batch_size", "num_hypotheses", "return_beams", "write_beam_scores"}
+_FIRST_DEFAULTS = {"min_length": 0}
 _SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p", "sampling_seed")
 
 
@@ -281,11 +282,19 @@ class DecodeHParams(StrictParams):
         return [name for name in self.changed() if name.startswith("sb_")]
 
     def describe_search(self) -> str:
-        """Returns the settings that decide a sentence's best translation: beam_size, alpha, others if not default."""
-        is_drawn = self.sampling_method == "random"  # the best of several samples depends on their number
-        other = _OTHER_FIELDS - {"num_hypotheses"} if is_drawn else _OTHER_FIELDS
-        changed = [name for name in self.changed() if name not in other]
-        return ",".join(f"{name}={getattr(self, name)}" for name in dict.fromkeys(["beam_size", "alpha", *changed]))
+        """Returns the settings that decide a sentence's best translation: beam_size, alpha, others if not default.
+
+        The defaults are those of the first version that recorded the search, so that records of all versions compare.
+        """
+        other = set(_OTHER_FIELDS)
+        if self.sampling_method == "random":  # the best of several samples depends on their number
+            other -= {"num_hypotheses"}
+        elif self.early_stopping == "heuristic":  # the search ends when it has as many as are returned
+            other -= {"num_hypotheses", "return_beams"}
+        values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        changed = [name for name, (value, now) in values.items() if value != _FIRST_DEFAULTS.get(name, now)]
+        named = dict.fromkeys(["beam_size", "alpha", *(name for name in changed if name not in other)])
+        return ",".join(f"{name}={values[name][0]}" for name in named)
 
     @property
     def returned(self) -> int:

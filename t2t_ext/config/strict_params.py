@@ -1,5 +1,6 @@
 """Frozen dataclasses whose fields are documented, typed, checked and overridable by ``a=1,b=x``."""
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -12,7 +13,7 @@ import traceback
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, Union
 
 from t2t_ext.config.replaced import HPARAMS, answers
 from t2t_ext.errors import UserError, shortened, suggest
@@ -46,6 +47,7 @@ _NOTATIONS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
     int: (r"[+-]?\d+", int),
     float: (r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", float),
 }
+_SCALARS = (*_NOTATIONS, str)
 
 # The type of a string field that holds a list: "1,3-4", or "1+3-4" in a command line, where a comma ends a value.
 NumberList = Annotated[str, "+"]
@@ -474,6 +476,25 @@ def _check_class(cls: type[StrictParams]) -> None:
                 f"{cls.__qualname__}.{field.name} has no effect without an annotation: write "
                 f"`{field.name}: type = hparam(...)`, or put the value with replace() in an hparams set."
             )
+        if not all(map(_can_be_stored, _members(cls.type_of(field.name)))):
+            raise TypeError(
+                f"{cls.__qualname__}.{field.name} is declared as {_type_name(cls.type_of(field.name))}, which "
+                f"would not be the same when it is read from a run: declare it as bool, int, float or str, as one of "
+                f"these or None (`int | None`), or as a tuple of them (`tuple[int, ...]`)."
+            )
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """Returns the types of which a value may have any: those of a union, or the one given."""
+    return typing.get_args(kind) if typing.get_origin(kind) in (types.UnionType, Union) else (kind,)
+
+
+def _can_be_stored(kind: Any) -> bool:
+    """Returns whether JSON gives back values of a type that is no union (mappings are only read from Python)."""
+    if typing.get_origin(kind) is tuple:
+        inner = typing.get_args(kind)
+        return len(inner) == 2 and inner[0] in _SCALARS and inner[1] is Ellipsis
+    return kind in (*_SCALARS, type(None), Any) or typing.get_origin(kind) is Mapping
 
 
 def moved_class(stored: str) -> str:
@@ -516,9 +537,9 @@ def known_class(stored: str, base: type[_Params]) -> type[_Params]:
 
 
 def _type_name(kind: Any) -> str:
-    if isinstance(kind, types.UnionType):
-        return " or ".join(_type_name(one) for one in typing.get_args(kind) if one is not type(None))
-    if typing.get_origin(kind) is tuple:
+    if len(_members(kind)) > 1:
+        return " or ".join(_type_name(one) for one in _members(kind) if one is not type(None))
+    if typing.get_origin(kind) is tuple and typing.get_args(kind)[0] in _SCALARS:
         return f"a list of {typing.get_args(kind)[0].__name__}"
     return _TYPE_NAMES.get(typing.get_origin(kind) or kind, str(kind))
 
@@ -526,6 +547,16 @@ def _type_name(kind: Any) -> str:
 def _parse_value(name: str, raw: str, kind: Any) -> Any:
     """Converts a raw value to the field's type."""
     problem = f"{name}={shortened(raw)}: {name} is {_type_name(kind)}"
+    if len(members := _members(kind)) > 1:
+        if type(None) in members and raw.lower() == "none":
+            return None
+        # Any text is a string, so that type comes last.
+        for one in [*(each for each in members if typing.get_origin(each) is tuple), *_SCALARS]:
+            if one not in members:
+                continue
+            with contextlib.suppress(ValueError):
+                return _parse_value(name, raw, one)
+        raise ValueError(problem + (" or none" if type(None) in members else ""))
     if typing.get_origin(kind) is tuple:
         if not (raw.startswith("[") and raw.endswith("]")):
             raise ValueError(f"{problem}, written {name}=[v1,v2]")
@@ -537,6 +568,8 @@ def _parse_value(name: str, raw: str, kind: Any) -> Any:
         raise ValueError(f"{problem}, not a list")
     if kind is str:
         return raw
+    if kind not in _NOTATIONS:
+        raise ValueError(f"{problem}, which only Python can give")
     pattern, convert = _NOTATIONS[kind]
     if not re.fullmatch(pattern, raw) or len(raw) > _MOST_DIGITS:
         raise ValueError(problem)
@@ -545,7 +578,7 @@ def _parse_value(name: str, raw: str, kind: Any) -> Any:
 
 def _checked(value: Any, kind: Any, field: dataclasses.Field[Any]) -> tuple[Any, str]:
     """Returns a value converted to its field's type, and what is wrong with it ("" = nothing)."""
-    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    kinds = _members(kind)
     if value is None and type(None) in kinds:
         return value, ""
     if float in kinds and type(value) is int:

@@ -17,6 +17,8 @@ from t2t_ext.errors import UserError
 
 _LEFT_OUT = ("setup.py", "conftest.py")
 _MOST_BYTES = 1 << 20  # maximum size of other files that are copied with the modules
+_MOST_DEPTH = 4  # of folders without modules that are searched for some; a loop of links ends there, too
+_OF_RUN = "config.json"  # the file that every run has
 _loaded: list[str] = []
 _copies: dict[str, pathlib.Path] = {}  # digest -> a loaded copy from a run
 
@@ -100,8 +102,9 @@ def _copied_files(folder: pathlib.Path, above: tuple[pathlib.Path, ...] = ()) ->
     """Yields the files of a folder that a run needs, and those of its subfolders that hold modules.
 
     Subfolders may be links, and need no ``__init__.py``: Python imports from them, too. Of those without it only the
-    modules are yielded, because a folder of data may hold a script. ``above`` are the resolved folders that the folder
-    is in, since a link may lead back to one of them.
+    modules are yielded, because a folder of data may hold a script. A run in the folder is left out, since it has a
+    copy of its own. ``above`` are the resolved folders that the folder is in, since a link may lead back to one of
+    them.
     """
     with_others = not above or (folder / "__init__.py").is_file()
     above = (*above, folder.resolve())
@@ -109,10 +112,19 @@ def _copied_files(folder: pathlib.Path, above: tuple[pathlib.Path, ...] = ()) ->
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            if entry.resolve() not in above and any(entry.glob("*.py")):
+            if entry.resolve() not in above and _has_modules(entry):
                 yield from _copied_files(entry, above)
         elif entry.is_file() and (entry.suffix == ".py" or (with_others and entry.stat().st_size <= _MOST_BYTES)):
             yield entry
+
+
+def _has_modules(folder: pathlib.Path, depth: int = _MOST_DEPTH) -> bool:
+    """Returns whether Python could import from a folder: it, or a folder in it, has modules."""
+    if any(folder.glob("*.py")):
+        return True
+    if not depth or not folder.name.isidentifier() or (folder / _OF_RUN).is_file():
+        return False
+    return any(_has_modules(entry, depth - 1) for entry in folder.glob("*") if entry.is_dir())
 
 
 def _digest(directory: pathlib.Path, entries: Iterable[pathlib.Path]) -> str:

@@ -1,7 +1,7 @@
 """Averages of the weights that training keeps beside them, and that users of such a run get instead of the weights."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import tensorflow as tf
 
@@ -13,20 +13,24 @@ class Averages(abc.ABC):
     """An average of every variable of a model.
 
     Attributes:
-      variables: Name -> the average, float32.
+      variables: Name -> the average, float32. For a frozen variable it is the variable itself.
       slots: Name -> other variables that the average is computed from; saved in the checkpoint's training group.
     """
 
-    def __init__(self, hparams: HParams, weights: Mapping[str, tf.Variable]) -> None:
+    def __init__(self, hparams: HParams, weights: Mapping[str, tf.Variable], frozen: Collection[str] = ()) -> None:
         """Creates the variables, which start as copies of the weights. Call it in the strategy's scope.
 
         Args:
           hparams: Reads ema_decay, average_last and average_every.
-          weights: Name -> trained variable.
+          weights: Name -> variable of the model.
+          frozen: The names of those that are not trained.
         """
         self._hparams = hparams
-        self._weights = weights
-        self.variables = {name: handles.new_variable(weights[name], tf.float32, f"ema/{name}") for name in weights}
+        self._weights = {name: variable for name, variable in weights.items() if name not in frozen}
+        self.variables = {
+            name: handles.new_variable(variable, tf.float32, f"ema/{name}") if name in self._weights else variable
+            for name, variable in weights.items()
+        }
         self.slots: dict[str, tf.Variable] = {}
 
     @abc.abstractmethod
@@ -46,8 +50,9 @@ class MovingAverage(Averages):
         # Otherwise the random initial weights would stay in the average for a long time.
         count = tf.cast(update, tf.float32)
         decay = tf.minimum(self._hparams.ema_decay, (1.0 + count) / (10.0 + count))
-        for name, average in self.variables.items():
-            distance = handles.read(average) - handles.read(self._weights[name])
+        for name, weight in self._weights.items():
+            average = self.variables[name]
+            distance = handles.read(average) - handles.read(weight)
             handles.assign_sub(average, (1.0 - decay) * distance)
 
 
@@ -57,11 +62,11 @@ class LastSnapshots(Averages):
     Until the first snapshot it equals the weights themselves.
     """
 
-    def __init__(self, hparams: HParams, weights: Mapping[str, tf.Variable]) -> None:
-        super().__init__(hparams, weights)
+    def __init__(self, hparams: HParams, weights: Mapping[str, tf.Variable], frozen: Collection[str] = ()) -> None:
+        super().__init__(hparams, weights, frozen)
         self._taken = handles.new_variable(0, tf.int64, "snapshots/taken")
         self.slots["snapshots/taken"] = self._taken
-        for name, variable in weights.items():
+        for name, variable in self._weights.items():
             slot = f"snapshots/last/{name}"
             rows = tf.zeros([hparams.average_last, *variable.shape])
             self.slots[slot] = handles.new_variable(rows, tf.float32, slot)
@@ -73,20 +78,20 @@ class LastSnapshots(Averages):
             taken, count = handles.read(self._taken), self._hparams.average_last
             handles.assign_add(self._taken, tf.constant(1, tf.int64))
             share = 1.0 / tf.cast(tf.minimum(taken + 1, count), tf.float32)
-            for name, average in self.variables.items():
+            for name, weight in self._weights.items():
                 snapshots = self.slots[f"snapshots/last/{name}"]
                 tf.raw_ops.ResourceScatterUpdate(
                     resource=handles.handle(snapshots),
                     indices=(taken % count)[None],
-                    updates=handles.read(self._weights[name])[None],
+                    updates=handles.read(weight)[None],
                 )
                 # Rows without a snapshot are still zeros.
-                handles.assign(average, tf.reduce_sum(handles.read(snapshots), 0) * share)
+                handles.assign(self.variables[name], tf.reduce_sum(handles.read(snapshots), 0) * share)
             return tf.constant(True)
 
         def follow() -> tf.Tensor:
-            for name, average in self.variables.items():
-                handles.assign(average, handles.read(self._weights[name]))
+            for name, weight in self._weights.items():
+                handles.assign(self.variables[name], handles.read(weight))
             return tf.constant(True)
 
         def wait() -> tf.Tensor:
@@ -95,8 +100,10 @@ class LastSnapshots(Averages):
         tf.cond(tf.equal(update % self._hparams.average_every, 0), take, wait)
 
 
-def make_averages(hparams: HParams, weights: Mapping[str, tf.Variable]) -> Averages | None:
-    """Creates the averages that ``hparams`` ask for, if any. Call it in the strategy's scope."""
+def make_averages(
+    hparams: HParams, weights: Mapping[str, tf.Variable], frozen: Collection[str] = ()
+) -> Averages | None:
+    """Creates the averages that ``hparams`` ask for, if any; arguments as in ``Averages``."""
     if hparams.average_last:
-        return LastSnapshots(hparams, weights)
-    return MovingAverage(hparams, weights) if hparams.ema_decay else None
+        return LastSnapshots(hparams, weights, frozen)
+    return MovingAverage(hparams, weights, frozen) if hparams.ema_decay else None

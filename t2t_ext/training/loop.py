@@ -290,9 +290,20 @@ class _Loop:
             self._board.gradient_norms(norms_record)
         shown = f"loss {record['loss']:.3f}" if "loss" in record else "steps skipped"
         self._progress.note(f"{shown}, {record['tokens_per_second']:,.0f} tokens/s")
-        seconds_a_step = self._clock.seconds_a_step(session.step)
-        self._say(describe_training(record, self._settings.train_steps, seconds_a_step))
+        self._say(describe_training(record, self._settings.train_steps, self._seconds_left()))
         self._check_skipped()
+
+    def _seconds_left(self) -> float:
+        """Returns the estimated time until the last step with its evaluations, or 0 if it cannot be estimated yet."""
+        step, last, frequency = self._session.step, self._settings.train_steps, self._settings.local_eval_frequency
+        seconds_a_step = self._clock.seconds_a_step(step)
+        if not seconds_a_step:
+            return 0.0
+        evaluations = self._records.evaluations()  # of earlier processes, too, so that a resumed run knows their time
+        seconds = evaluations[-1].get("seconds", 0.0) if evaluations else 0.0
+        # One every ``frequency`` steps and after the last. If one is due at this step, it follows the line in the log.
+        number = math.ceil(last / frequency) - (step - 1) // frequency
+        return (last - step) * seconds_a_step + number * seconds
 
     def _check_skipped(self) -> None:
         """Stops training and reports the batches if too many steps in a row were skipped since the last call."""
@@ -427,9 +438,10 @@ class _Clock:
     def __init__(self, window: dict[str, float]) -> None:
         self._began: float | None = None
         self._seconds = 0.0
+        self._seconds_before = 0.0  # of the windows before this one, without the first step
         self._tokens_before = _real_tokens(window)  # a restored window has tokens of the previous process
         self.first_step = True
-        self._running: tuple[float, int] | None = None  # when the graph was ready, and after which step
+        self._ready_after: int | None = None  # the step that built the graph
 
     def after_first_step(self, window: dict[str, float], step: int) -> float:
         """Leaves the first step, which built the graph, out of the measurement and returns its seconds.
@@ -437,7 +449,7 @@ class _Clock:
         They do not include an interrupted evaluation that a resumed run makes up for before its first step.
         """
         self.first_step = False
-        self._running = time.monotonic(), step
+        self._ready_after = step
         self.pause()
         seconds = self._seconds
         self._seconds = 0.0
@@ -445,13 +457,10 @@ class _Clock:
         return seconds
 
     def seconds_a_step(self, step: int) -> float:
-        """Returns the mean seconds per step so far, or 0 if there are none.
-
-        Evaluations are included, since they also take part of the remaining time.
-        """
-        if self._running is None or step <= self._running[1]:
+        """Returns the mean seconds per step so far, without evaluations, or 0 if it is not known yet."""
+        if self._ready_after is None or step <= self._ready_after:
             return 0.0
-        return (time.monotonic() - self._running[0]) / (step - self._running[1])
+        return (self._seconds_before + self._seconds) / (step - self._ready_after)
 
     def start(self) -> None:
         """Starts the clock unless it is running."""
@@ -468,6 +477,7 @@ class _Clock:
         """Returns (seconds, real tokens) since the last call and resets both to zero."""
         self.pause()
         seconds, tokens = self._seconds, _real_tokens(window) - self._tokens_before
+        self._seconds_before += seconds
         self._seconds, self._tokens_before = 0.0, 0.0
         return seconds, tokens
 

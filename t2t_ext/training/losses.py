@@ -42,7 +42,8 @@ class LossSums(NamedTuple):
     Attributes:
       loss: Label-smoothed cross-entropy in nats, 0 at its optimum.
       nll: Negative log-likelihood without smoothing, in nats (perplexity is exp of its mean).
-      correct: Tokens that have the largest logit.
+      correct: Tokens that have the largest logit. If n logits are as large, which is frequent in bfloat16, the token
+        counts as 1 / n, but as 1 in training.
       tokens: Tokens that are not padding.
       regularizer: What ``consistency`` adds to the loss, in nats; 0 without it.
       objective: ``loss + regularizer``. The only differentiable sum.
@@ -173,14 +174,14 @@ def _head(
     kernel_sum = tf.reduce_sum(tf.cast(kernel, tf.float32), 0)
     passes = (confidence - low, -low * tf.reduce_sum(rows32, 0)) if gradients else None
     parts = _chunked(rows, tf.cast(kernel, rows.dtype), bias, labels, every_weight, passes, consistency)
-    log_sum_exp, label_logit, largest, *parts = parts
+    log_sum_exp, label_logit, hit, *parts = parts
     # sum_v logits[n, v] = features[n] . sum_v kernel[v] + sum(bias): no pass over the logits.
     logit_sum = tf.linalg.matvec(rows32, kernel_sum)
     if bias is not None:
         logit_sum += weights * tf.reduce_sum(bias)
     nll = real * (log_sum_exp - label_logit)
     cross_entropy = weights * (log_sum_exp - (confidence - low) * label_logit) - low * logit_sum
-    correct = real * tf.cast(label_logit >= largest, tf.float32)
+    correct = real * hit
     objective, regularizer = tf.reduce_sum(cross_entropy), tf.constant(0.0)
     if consistency is not None:
         divergence, *parts = parts
@@ -259,9 +260,10 @@ def _chunked(
     With ``consistency``, the rows are the model's first pass over all tokens, followed by its second one.
 
     Returns:
-      log-sum-exp, logit of the label and largest logit (float32 [N]); with ``consistency`` also the divergence of the
-      row's token, times its factors (float32 [N]); with gradients also those of the objective with respect to rows
-      [N, D], kernel [V, D] and, if there is one, bias [V] (float32), without the rank-one parts of rows and bias.
+      log-sum-exp, logit of the label, and whether it is the largest (float32 [N]; if n logits are as large, 1 / n, or 1
+      with gradients); with ``consistency`` also the divergence of the row's token, times its factors (float32 [N]);
+      with gradients also those of the objective with respect to rows [N, D], kernel [V, D] and, if there is one, bias
+      [V] (float32), without the rank-one parts of rows and bias.
     """
     vocab_size, depth = kernel.shape
     layout = _Layout.of(rows, 2 if consistency else 1)
@@ -278,7 +280,11 @@ def _chunked(
         label_logit = tf.gather(logits, chunk_labels[i], batch_dims=1)  # [rows]
         e = tf.exp(logits - top[:, None])
         z = tf.reduce_sum(e, -1)
-        values = [top + tf.math.log(z), label_logit, top]
+        hit = tf.cast(label_logit >= top, tf.float32)
+        if passes is None:
+            # Several logits may be the largest, above all in bfloat16. In training this pass would take time.
+            hit /= tf.reduce_sum(tf.cast(tf.equal(logits, top[:, None]), tf.float32), -1)
+        values = [top + tf.math.log(z), label_logit, hit]
         # The gradient of the logits, without the target's part, times unit.
         if consistency is None:
             f, unit, confidence = (e, z, 1.0) if fitting == 1 else (e * fitting, z * fitting, 1.0)

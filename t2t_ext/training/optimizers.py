@@ -9,7 +9,7 @@ decay, unlike with tensor2tensor's lazy Adam (if the embedding is shared with th
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -29,7 +29,7 @@ class Optimizer(abc.ABC):
 
     decouples_decay: ClassVar[bool] = False  # whether weight decay is part of ``apply``, not of the loss
 
-    def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
+    def __init__(self, hparams: HParams, variables: Mapping[str, tf.Variable]) -> None:
         """Creates the slots of ``variables``, trainable float32 variables by name. Call it in the strategy's scope."""
         self.hparams = hparams
         self.variables = variables
@@ -77,7 +77,7 @@ class Optimizer(abc.ABC):
 class Adam(Optimizer):
     """Adam (Kingma & Ba 2015, the form before section 2.1: ``m / (sqrt(v) + epsilon)`` times the bias correction)."""
 
-    def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
+    def __init__(self, hparams: HParams, variables: Mapping[str, tf.Variable]) -> None:
         super().__init__(hparams, variables)
         for name, variable in variables.items():
             self._add_slot("adam/m", name, variable.shape)
@@ -132,7 +132,7 @@ class ScheduleFreeAdamW(Optimizer):
 
     decouples_decay = True
 
-    def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
+    def __init__(self, hparams: HParams, variables: Mapping[str, tf.Variable]) -> None:
         super().__init__(hparams, variables)
         for name, variable in variables.items():
             self._add_slot("schedule_free/v", name, variable.shape)
@@ -193,7 +193,7 @@ class Adafactor(Optimizer):
     _EPSILON_GRADIENT = 1e-30  # added to squared gradients
     _EPSILON_PARAMETER = 1e-3  # minimum parameter scale
 
-    def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
+    def __init__(self, hparams: HParams, variables: Mapping[str, tf.Variable]) -> None:
         super().__init__(hparams, variables)
         for name, variable in variables.items():
             shape = tuple(variable.shape)
@@ -245,9 +245,20 @@ _OPTIMIZERS: dict[str, type[Optimizer]] = {
 }
 
 
-def make_optimizer(hparams: HParams, variables: dict[str, tf.Variable]) -> Optimizer:
-    """Creates the optimizer that ``hparams.optimizer`` names. Call it in the strategy's scope."""
-    return _OPTIMIZERS[hparams.optimizer](hparams, variables)
+def make_optimizer(hparams: HParams, variables: Mapping[str, tf.Variable], frozen: Collection[str] = ()) -> Optimizer:
+    """Creates the optimizer that ``hparams.optimizer`` names. Call it in the strategy's scope.
+
+    Args:
+      hparams: The settings.
+      variables: Name -> variable of the model; float32 unless it is frozen.
+      frozen: The names of those that are not trained. They have no slots; if the optimizer keeps averages, theirs are
+        the variables themselves.
+    """
+    learning = {name: variable for name, variable in variables.items() if name not in frozen}
+    optimizer = _OPTIMIZERS[hparams.optimizer](hparams, learning)
+    if optimizer.averages:
+        optimizer.averages = {name: optimizer.averages.get(name, variable) for name, variable in variables.items()}
+    return optimizer
 
 
 def _subtract(variable: tf.Variable, factor: tf.Tensor, value: tf.Tensor) -> None:

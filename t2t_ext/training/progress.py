@@ -82,13 +82,13 @@ def _losses(record: Record) -> str:
     return f"loss {loss:.3f}{smoothed}"
 
 
-def describe_training(record: Record, total_steps: int = 0, seconds_a_step: float = 0.0) -> str:
-    """Formats a training record as one line, with the remaining steps and time if the time per step is known.
+def describe_training(record: Record, total_steps: int = 0, seconds_left: float = 0.0) -> str:
+    """Formats a training record as one line, with the remaining steps and time if the time is known.
 
     Args:
       record: The record.
       total_steps: The step that training ends at.
-      seconds_a_step: Mean seconds per step, evaluations included; 0 if not known.
+      seconds_left: Estimated seconds until then, evaluations included; 0 if not known.
     """
     text = f"step {record['step']}: "
     if "loss" in record:
@@ -100,8 +100,8 @@ def describe_training(record: Record, total_steps: int = 0, seconds_a_step: floa
     text += f", regularizer {record['regularizer']:.3f}" if "regularizer" in record else ""
     text += f", {record['skipped_steps']} steps skipped so far" if record["skipped_steps"] else ""
     left = total_steps - record["step"]
-    if left > 0 and seconds_a_step > 0:
-        text += f", {left:,} of {total_steps:,} steps left ({_duration(left * seconds_a_step)})"
+    if left > 0 and seconds_left > 0:
+        text += f", {left:,} of {total_steps:,} steps left ({_duration(seconds_left)})"
     return text
 
 

@@ -22,7 +22,7 @@ from t2t_ext.training import global_batches, warm_start
 from t2t_ext.training.optimizers import make_optimizer
 from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.setup_run import ResolvedRun
-from t2t_ext.training.state import WINDOW_FIELDS, TrainingState, with_all_sums
+from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
 from t2t_ext.training.step import TrainStep
 from t2t_ext.training.workers import Workers
 
@@ -62,7 +62,8 @@ class Session:
                 model_class, hparams, *self.encoders, source_feature_size=generated.source_feature_size
             )
             variables = self.model.named_variables()
-            optimizer = make_optimizer(hparams, variables)
+            frozen = [name for name, rate in self.model.rates().items() if not rate]
+            optimizer = make_optimizer(hparams, variables, frozen)
             self.state = TrainingState(hparams, variables, optimizer)
         self._variables = variables
         self.train_step = TrainStep(
@@ -101,7 +102,7 @@ class Session:
         # Not verified again: the checksums have just been checked.
         self.model.assign(checkpoints.load_arrays(path, "model", verify=False), origin=path)
         training = checkpoints.load_arrays(path, "training", verify=False)
-        _assign(self.state.named_variables(), with_all_sums(training, len(self.state.gradient_groups)), path)
+        _assign(self.state.named_variables(), self.state.fitted(training), path)
         if self.state.averages:
             _assign(self.state.averages, checkpoints.load_arrays(path, "ema", verify=False), path)
         self.step = int(_value(self.state.step))
@@ -139,8 +140,9 @@ class Session:
             fresh = {name: _value(variable) for name, variable in variables.items()}
             training, report = warm_start.kept_training(fresh, report)
             _assign(variables, training, report.origin)
-            averages = {name: arrays[name] for name in self.state.averages}
-            _assign(self.state.averages, warm_start.kept_averages(averages, report), report.origin)
+            of_learning = {name: each for name, each in self.state.averages.items() if name not in self.state.frozen}
+            averages = {name: arrays[name] for name in of_learning}
+            _assign(of_learning, warm_start.kept_averages(averages, report), report.origin)
             self.step = int(_value(self.state.step))
         return report
 

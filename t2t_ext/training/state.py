@@ -43,13 +43,20 @@ class TrainingState:
       averages: Name -> variable of the weights for users, from ``averaging`` or the optimizer. Empty if users get the
         trained weights.
       averaging: The average that is kept beside the weights; None if there is none.
+      frozen: The names of the variables that are not trained.
       gradient_groups: Group (usually a layer) -> the indices of its variables; see ``analysis.gradients.groups``.
       gradient_norms: float32 [groups + 1]: for each group, the sum of its gradient norms over the steps since they were
         last read, and finally the number of these steps. Skipped steps are left out.
     """
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable], optimizer: Optimizer) -> None:
-        """Creates the variables beside the optimizer's slots. Call it in the strategy's scope."""
+        """Creates the variables beside the optimizer's slots. Call it in the strategy's scope.
+
+        Args:
+          hparams: The settings.
+          variables: Name -> variable of the model.
+          optimizer: Trains them, except for the frozen ones.
+        """
         self.uses_loss_scale = hparams.precision == "mixed_float16"
         self.step = handles.new_variable(0, tf.int64, "step")
         self.skipped = handles.new_variable(0, tf.int64, "skipped")
@@ -68,7 +75,8 @@ class TrainingState:
             tf.zeros([len(self.gradient_groups) + 1]), tf.float32, "gradient_norms"
         )
         self.optimizer = optimizer
-        self.averaging = make_averages(hparams, variables)
+        self.frozen = variables.keys() - optimizer.variables.keys()
+        self.averaging = make_averages(hparams, variables, self.frozen)
         self.averages = self.averaging.variables if self.averaging else optimizer.averages
 
     def named_variables(self) -> dict[str, tf.Variable]:
@@ -84,6 +92,16 @@ class TrainingState:
             **self.optimizer.slots,
             **(self.averaging.slots if self.averaging else {}),
         }
+
+    def fitted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns a checkpoint's training group as this version would have written it.
+
+        Earlier versions had fewer sums (see ``with_all_sums``), and slots of frozen variables, too.
+        """
+        ours = self.named_variables()
+        of_frozen = tuple(f"/{name}" for name in self.frozen)
+        kept = {name: array for name, array in arrays.items() if name in ours or not name.endswith(of_frozen)}
+        return with_all_sums(kept, len(self.gradient_groups))
 
     def begin(self, weights: Mapping[str, np.ndarray]) -> None:
         """Sets the state that starts as a copy of the weights; needed after new initial weights were assigned."""

@@ -52,7 +52,7 @@ class TrainStep:
 
         Args:
           model: Has ``features_and_losses``, ``training_labels``, ``softmax_weights``, ``named_variables``, ``rates``.
-          optimizer: Updates the model's variables.
+          optimizer: Updates the variables that it was made with; the model's other variables are frozen.
           schedule: The learning-rate schedule.
           state: The training state.
           hparams: Reads label_smoothing, clip_grad_norm, batch_shapes, gradient_accumulation_steps and parallel_slices.
@@ -63,7 +63,8 @@ class TrainStep:
         self._model = model
         self._variables = model.named_variables()
         # For a pretrained encoder: frozen variables have no gradients, and others may learn with rates of their own.
-        self._rates = model.rates()
+        self._learning = {name: self._variables[name] for name in optimizer.variables}
+        self._rates = {name: rate for name, rate in model.rates().items() if name in self._learning}
         self._optimizer = optimizer
         self._schedule = schedule
         self._state = state
@@ -123,8 +124,8 @@ class TrainStep:
           batch: As in ``run``.
 
         Returns:
-          ``gradients`` (name -> gradient of the mean loss over all replicas, before clipping) and ``loss``
-          (label-smoothed, nats per label).
+          ``gradients`` (name -> gradient of the mean loss over all replicas, before clipping; none of frozen
+          variables) and ``loss`` (label-smoothed, nats per label).
         """
 
         def on_replica(batch: Batch) -> dict[str, Any]:
@@ -145,10 +146,9 @@ class TrainStep:
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         state, hparams = self._state, self._hparams
         gradients, sums, counts = self._global_gradients(batch)
-        frozen = {name: gradients[name] for name, rate in self._rates.items() if not rate}
-        gradients = self._optimizer.regularised(gradients) | frozen
+        gradients = self._optimizer.regularised(gradients)
         # Like tf.linalg.global_norm, but each variable's squares are summed only once, for the total and its group.
-        halves = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients.values()])
+        halves = tf.stack([tf.nn.l2_loss(gradients[name]) if name in gradients else 0.0 for name in self._variables])
         groups = [tf.reduce_sum(tf.gather(halves, places)) for places in state.gradient_groups.values()]
         norm, norms = tf.sqrt(tf.reduce_sum(halves) * 2.0), tf.sqrt(tf.stack(groups) * 2.0)
         finite = tf.math.is_finite(norm)
@@ -166,8 +166,6 @@ class TrainStep:
             for name, old in before.items():
                 new = handles.read(self._variables[name])
                 handles.assign(self._variables[name], old + self._rates[name] * (new - old))
-                if name in frozen and name in self._optimizer.averages:
-                    handles.assign(self._optimizer.averages[name], old)
             if state.averaging:
                 state.averaging.update(update)
             return tf.constant(True)
@@ -197,7 +195,7 @@ class TrainStep:
         *gradients, sums = self._sum_over_replicas([*gradients, sums])
         if self._state.uses_loss_scale:
             gradients = [gradient / loss_scale for gradient in gradients]
-        return dict(zip(self._variables, gradients, strict=True)), sums, counts
+        return dict(zip(self._learning, gradients, strict=True)), sums, counts
 
     def _accumulated(self, parts: list[Batch], scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Sums gradients and loss sums over the slices of this replica's parts, which also contain ``labels``."""
@@ -224,7 +222,7 @@ class TrainStep:
         if sequential == 1:
             *gradients, sums = side_by_side(0)
             return gradients, sums
-        zeros = [tf.zeros(variable.shape) for variable in self._variables.values()] + [tf.zeros([len(_SUMS)])]
+        zeros = [tf.zeros(variable.shape) for variable in self._learning.values()] + [tf.zeros([len(_SUMS)])]
         _, totals = tf.while_loop(
             lambda i, _: i < sequential,
             lambda i, totals: (i + 1, [a + b for a, b in zip(totals, side_by_side(i), strict=True)]),
@@ -251,15 +249,9 @@ class TrainStep:
 
     def _slice_gradients(self, batch: Batch, seed: tf.Tensor, scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Returns the gradients of ``scale`` times the summed objective, and the sums ``_SUMS`` (float32)."""
-        learning = {name: each for name, each in self._variables.items() if self._rates.get(name, 1.0)}
+        variables = list(self._learning.values())
         with dropout.seed_scope(seed):
-            gradients, sums = loss_gradients(
-                self._model, list(learning.values()), batch, scale, self._hparams, compact=self._compact
-            )
-        if len(learning) == len(self._variables):
-            return gradients, sums
-        found = dict(zip(learning, gradients, strict=True))
-        return [found.get(name, tf.zeros(each.shape)) for name, each in self._variables.items()], sums
+            return loss_gradients(self._model, variables, batch, scale, self._hparams, compact=self._compact)
 
     def _seed(self, step: tf.Tensor, slice_index: tf.Tensor | int) -> tf.Tensor:
         """Returns int32 [2], a hash of (random seed, step, replica, slice)."""

@@ -93,7 +93,7 @@ def test_a_run_holds_what_it_should(finished, capsys):
     for record in logged:
         if record["kind"] == "eval":
             assert record["bleu_signature"].startswith("nrefs:1|case:mixed")
-            assert record["search"] == "beam_size=1,alpha=0.6"
+            assert record["search"] == "beam_size=1,alpha=0.6,min_length=1"
             assert record["perplexity"] == pytest.approx(np.exp(record["nll"]))
     best = max((r for r in logged if r["kind"] == "eval"), key=lambda r: (r["bleu"], -r["loss"], r["step"]))
     kept = checkpoints.list_checkpoints(finished / "best")

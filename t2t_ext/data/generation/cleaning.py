@@ -202,8 +202,8 @@ def unfit_pairs(
     if cleaning.language and len(sides) == 2:
         yield LANGUAGE, text_checks.reads_like_the_other(*((side.texts, side.language) for side in sides))
     if cleaning.numbers and len(sides) == 2:
-        found = [map(text_checks.numbers, side.texts) for side in sides]
-        yield NUMBERS, _mask((a != b for a, b in zip(*found, strict=True)), rows)
+        pairs = zip(*(side.texts for side in sides), strict=True)
+        yield NUMBERS, _mask((not text_checks.same_numbers(*pair) for pair in pairs), rows)
     if cleaning.test_overlap != NO and evaluation_keys:
         keys = overlap_keys(cleaning.test_overlap, columns)
         stands = [_mask((key in evaluation_keys[kind] for key in found), rows) for kind, found in keys.items()]

@@ -42,6 +42,7 @@ _CLOSING = "\u201c\u201d\u2019\u00bb\u203a\u2026"
 _COMMON_LEADS = "\u00c2\u00c3\u00e2"
 _DAMAGED = r"[[\p{Cc}--[\t\r\n]]\p{Co}\p{Cs}\p{Noncharacter_Code_Point}\uFFFD]"
 _NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f]\d+)*")
+_DIGITS = re.compile(r"\d+")
 _NOT_DIGITS = re.compile(r"\D")
 _NOT_WORDS = re.compile(r"[\W_]+")
 
@@ -105,9 +106,17 @@ def has_encoding_trouble(texts: Sequence[str]) -> np.ndarray:
     return found
 
 
-def numbers(text: str) -> list[str]:
-    """Returns the numbers in a text that are written in digits, sorted; separators within a number are ignored."""
-    return sorted(str(int(_NOT_DIGITS.sub("", found)[:4000])) for found in _NUMBER.findall(text))
+def same_numbers(source: str, target: str) -> bool:
+    """Returns whether two texts have the same numbers in digits, in any order.
+
+    Separators within a number are ignored (1.000 and 1000), or all of them divide it (10.30 and 10:30, 1 000 and 1,000,
+    § 3,4 and § 3, 4), whichever makes the numbers the same.
+    """
+    return any(_numbers(pattern, source) == _numbers(pattern, target) for pattern in (_NUMBER, _DIGITS))
+
+
+def _numbers(pattern: re.Pattern, text: str) -> list[str]:
+    return sorted(str(int(_NOT_DIGITS.sub("", found)[:4000])) for found in pattern.findall(text))
 
 
 def normalized(text: str) -> str:

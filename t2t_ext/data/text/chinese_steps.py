@@ -15,6 +15,9 @@ _WIDE = (
 _WIDE_CHARACTER = re.compile(f"([{_WIDE}])")
 _SPACE_AT_WIDE = re.compile(f"(?<=[{_WIDE}]) +| +(?=[{_WIDE}])")
 _MARK_IN_NUMBER = re.compile(r"(?<=\d) ([,.:/-]) (?=\d)")
+# jieba cuts punctuation that is not Chinese alone into its characters.
+_SPACE_OF_JIEBA = re.compile("(?<=…) +(?=…)|(?<=—) +(?=—)|(?<=[“‘(\\[]) +| +(?=[”’)\\]])")
+_RANGE = re.compile(r"(?<=\d) – (?=\d)")
 _CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "nan")
 
 
@@ -64,6 +67,10 @@ class Jieba(Segmented):
     def prepare(self, text: str) -> str:
         """Returns the words of the text, separated by spaces."""
         return " ".join(word for word in _segmenter().cut(text) if not word.isspace())
+
+    def restore(self, text: str) -> str:
+        """Removes, beside what ``segmented`` removes, spaces in ……, —— and 9–11, and inside brackets and quotes."""
+        return super().restore(_RANGE.sub("–", _SPACE_OF_JIEBA.sub("", text)))
 
 
 @functools.cache

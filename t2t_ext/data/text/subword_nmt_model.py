@@ -9,6 +9,7 @@ import collections
 import contextlib
 import functools
 import hashlib
+import heapq
 import io
 import itertools
 import os
@@ -17,6 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from t2t_ext.data.text.sentencepiece_model import MOST_DRAWN_CHARACTERS
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, PAD_ID, SPECIAL_PIECES, UNK_ID
 from t2t_ext.errors import UserError
 from t2t_ext.io import inputs
@@ -26,6 +28,9 @@ _JOIN = re.compile(f"(?<=[^ ]){SEPARATOR}(?: |$)")
 # The number of words whose subwords are cached; 300,000 words take about 60 MB.
 _MOST_WORDS = 300_000
 _MOST_TRIES = 5
+# The library's time grows with the square of a word's length: minutes for an image in base64. Longer words than these
+# (characters) are segmented here, with the same result.
+_LONG_WORD = 400
 
 
 class SubwordNmtModel:
@@ -90,7 +95,7 @@ class SubwordNmtModel:
 
         The table contains only subwords of the usual segmentation. Other subwords are split further, like those that
         are not in ``allowed``. If a sampled word still has more unknown subwords than usual, it is sampled again a few
-        times and then segmented as usual.
+        times and then segmented as usual. Words of more than 5,000 characters are always segmented as usual.
         """
         before = random.getstate()  # the library uses Python's global generator
         random.seed(seed)
@@ -113,7 +118,7 @@ class SubwordNmtModel:
     def _sampled(self, word: str, dropout: float) -> Sequence[int]:
         """Returns the ids of a word when some merges are skipped."""
         usual = self._word(word)[1]
-        for _ in range(0 if word in self.tags else _MOST_TRIES):
+        for _ in range(0 if word in self.tags or len(word) > MOST_DRAWN_CHARACTERS else _MOST_TRIES):
             pieces = self._drawing_bpe.segment_tokens([word], dropout)
             ids = [self._ids.get(piece, UNK_ID) for piece in pieces]
             if ids.count(UNK_ID) <= usual.count(UNK_ID):
@@ -154,8 +159,7 @@ class SubwordNmtModel:
         if found is None:
             if len(self._words) >= _MOST_WORDS:
                 self._words.clear()
-            pieces = [word] if word in self.tags else self._bpe.segment_tokens([word])
-            self._bpe.cache.clear()
+            pieces = [word] if word in self.tags else _segmented(self._bpe, word)
             found = " ".join(pieces), tuple(self._ids.get(piece, UNK_ID) for piece in pieces)
             self._words[word] = found
         return found
@@ -202,10 +206,60 @@ def count_subwords(words: Mapping[str, int], codes: str, allowed: Iterable[str] 
     bpe = _apply_bpe(codes, None if allowed is None else frozenset(allowed), "the codes")
     counts: collections.Counter = collections.Counter()
     for word, count in words.items():
-        for piece in bpe.segment_tokens([word]):
+        for piece in _segmented(bpe, word):
             counts[piece] += count
-        bpe.cache.clear()
     return counts
+
+
+def _segmented(bpe: Any, word: str) -> list[str]:
+    """Returns the subwords of a word, as the library's object writes them."""
+    if len(word) > _LONG_WORD:
+        from subword_nmt import apply_bpe
+
+        end = [*word, "</w>"] if bpe.version == (0, 1) else [*word[:-1], f"{word[-1]}</w>"]
+        pieces = _merged(end, bpe.bpe_codes)
+        pieces[-1] = pieces[-1].removesuffix("</w>")
+        pieces = pieces if pieces[-1] else pieces[:-1]
+        if bpe.vocab:
+            pieces = apply_bpe.check_vocab_and_split(pieces, bpe.bpe_codes_reverse, bpe.vocab, SEPARATOR)
+        return [*(piece + SEPARATOR for piece in pieces[:-1]), pieces[-1]]
+    try:
+        return bpe.segment_tokens([word])
+    finally:
+        bpe.cache.clear()
+
+
+def _merged(symbols: Sequence[str], ranks: Mapping[tuple[str, str], int]) -> list[str]:
+    """Returns symbols after all merges: always those of the pair of the lowest rank, from left to right.
+
+    The time is that of sorting the places, n log n for n symbols.
+    """
+    left: list[str] = list(symbols)  # "" where a symbol was merged into the one before
+    following, before = list(range(1, len(left) + 1)), list(range(-1, len(left) - 1))
+
+    def rank_at(place: int) -> int | None:
+        after = following[place]
+        return ranks.get((left[place], left[after])) if after < len(left) else None
+
+    heap = [(rank, place) for place in range(len(left)) if (rank := rank_at(place)) is not None]
+    heapq.heapify(heap)
+    while heap:
+        lowest, changed = heap[0][0], []
+        while heap and heap[0][0] == lowest:
+            place = heapq.heappop(heap)[1]
+            if not left[place] or rank_at(place) != lowest:  # changed since it was noted
+                continue
+            after = following[place]
+            left[place], left[after] = left[place] + left[after], ""
+            following[place] = following[after]
+            if following[place] < len(left):
+                before[following[place]] = place
+            changed.append(place)
+        # Noted only after all pairs of this rank are merged, as the library does.
+        for place in {*changed, *(before[place] for place in changed if before[place] >= 0)}:
+            if (rank := rank_at(place)) is not None:
+                heapq.heappush(heap, (rank, place))
+    return [symbol for symbol in left if symbol]
 
 
 def by_frequency(counts: Mapping[str, int], most: int = 0) -> dict[str, int]:

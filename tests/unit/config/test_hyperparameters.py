@@ -8,6 +8,7 @@ import pathlib
 import pickle
 import pkgutil
 import typing
+from typing import Literal, Optional
 
 import pytest
 
@@ -324,6 +325,48 @@ def test_subclass_that_sets_a_default_without_annotation():
         Silent()
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [list[int], list, dict[int, int], set[str], Literal["a"], tuple[int, str], tuple[list[int], ...], int | list[int]],
+)
+def test_types_that_a_run_would_not_give_back_are_refused(kind):
+    field = ("odd", kind, hparam(None, "Of an odd type."))
+    odd = dataclasses.make_dataclass("Odd", [field], bases=(StrictParams,), frozen=True, kw_only=True)
+    with pytest.raises(TypeError, match=r"Odd\.odd is declared as .*declare it as bool, int, float or str"):
+        odd()
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "text", "value"),
+    [
+        (int | None, None, "4", 4),
+        (Optional[int], 3, "None", None),  # noqa: UP045 - users write it
+        (int | str, 1, "4", 4),
+        (str | int, 1, "4", 4),
+        (int | str, 1, "four", "four"),
+        (float | bool, 1.0, "true", True),
+        (float | None, None, "0.5", 0.5),
+        (tuple[int, ...] | None, None, "[3,7]", (3, 7)),
+        (tuple[int, ...] | str, "none", "all", "all"),
+    ],
+)
+def test_values_of_several_types(kind, default, text, value):
+    field = ("odd", kind, hparam(default, "Of several types."))
+    several = dataclasses.make_dataclass("Several", [field], bases=(StrictParams,), frozen=True, kw_only=True)
+    found = several().override(f"odd={text}")
+    assert (found.odd, type(found.odd)) == (value, type(value))
+    assert several.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_a_value_of_none_of_several_types():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Several(StrictParams):
+        odd: int | bool | None = hparam(None, "A whole number or a truth value.")
+
+    with pytest.raises(UserError, match="odd=x: odd is an integer or true or false or none"):
+        Several().override("odd=x")
+
+
 def test_subclass_adds_fields_and_rules():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Window(TransformerHParams):
@@ -398,8 +441,11 @@ def test_a_check_under_its_old_name_is_refused():
 
 
 def test_what_decides_the_best_translation_is_described():
-    assert DecodeHParams().describe_search() == "beam_size=4,alpha=0.6"
+    assert DecodeHParams().describe_search() == "beam_size=4,alpha=0.6,min_length=1"
+    assert DecodeHParams(min_length=0).describe_search() == "beam_size=4,alpha=0.6"  # as records of before have it
     changed = DecodeHParams(batch_size=8, num_hypotheses=2, return_beams=False, length_limit="extra", alpha=1.0)
-    assert changed.describe_search() == "beam_size=4,alpha=1.0,length_limit=extra"
+    assert changed.describe_search() == "beam_size=4,alpha=1.0,length_limit=extra,min_length=1"
     drawn = DecodeHParams(sampling_method="random", num_hypotheses=2, batch_size=8)
-    assert drawn.describe_search() == "beam_size=4,alpha=0.6,num_hypotheses=2,sampling_method=random"
+    assert drawn.describe_search() == "beam_size=4,alpha=0.6,num_hypotheses=2,min_length=1,sampling_method=random"
+    longer = DecodeHParams(early_stopping="heuristic", return_beams=True)
+    assert longer.describe_search().endswith("early_stopping=heuristic,return_beams=True,min_length=1")

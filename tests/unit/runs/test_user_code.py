@@ -108,10 +108,15 @@ def test_a_package_that_is_named_by_a_link_is_read_under_its_own_name(tmp_path, 
     assert RunDirectory.open(made.path).hparams().window == 7
 
 
-@pytest.mark.parametrize("kind", ["link", "no_init"])
+@pytest.mark.parametrize("kind", ["link", "no_init", "nested"])
 def test_the_copy_has_all_that_python_imports_from(tmp_path, modules, fresh, kind):
-    inner = tmp_path / "elsewhere" if kind == "link" else modules / "inner"
-    inner.mkdir()
+    name = "inner/deep" if kind == "nested" else "inner"  # the outer one has no module itself
+    inner = tmp_path / "elsewhere" if kind == "link" else modules / name
+    inner.mkdir(parents=True)
+    in_run = modules / "runs" / "a" / "t2t_usr_dir"
+    in_run.mkdir(parents=True)
+    (in_run / "old.py").write_text("WINDOW = 6")
+    (in_run.parent / "config.json").write_text("{}")
     (inner / "more.py").write_text("WINDOW = 7")
     (inner / "list.txt").write_text("of a package, or data")
     if kind == "link":
@@ -119,13 +124,15 @@ def test_the_copy_has_all_that_python_imports_from(tmp_path, modules, fresh, kin
         (modules / "inner").symlink_to(inner)
         (inner / "around").symlink_to(modules)
     with open(modules / "sets.py", "a") as file:
-        file.write("from my_trusted_modules.inner.more import WINDOW\n")
+        file.write(f"from my_trusted_modules.{name.replace('/', '.')}.more import WINDOW\n")
     registry.load_user_directory(str(modules))
     (modules / "imported").unlink()
     config = make_config(t2t_usr_dir=str(modules))
     made = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
     assert made.config.t2t_usr_dir_sha256 == user_directory.digest_of_copy(str(modules))
-    assert (made.path / "t2t_usr_dir" / modules.name / "inner" / "list.txt").exists() == (kind == "link")
+    copy = made.path / "t2t_usr_dir" / modules.name
+    assert (copy / name / "list.txt").exists() == (kind == "link")
+    assert not (copy / "runs").exists()
     shutil.rmtree(modules)
     fresh()
     RunDirectory.open(made.path).load_user_code()

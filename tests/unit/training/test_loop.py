@@ -126,7 +126,7 @@ def test_steps_that_were_skipped_have_no_loss(skipped):
     loop._Loop._log(
         types.SimpleNamespace(
             _session=session, _clock=loop._Clock(window), _records=kept, _board=kept, _progress=kept, _say=lines.append,
-            _check_skipped=lambda: None, _settings=types.SimpleNamespace(train_steps=5),
+            _check_skipped=lambda: None, _settings=types.SimpleNamespace(train_steps=5), _seconds_left=lambda: 0.0,
         )
     )  # fmt: skip
     [record], [note, line] = records, lines
@@ -179,12 +179,12 @@ def test_source_and_reference_are_beside_the_first_translation_alone(run):
 @pytest.mark.parametrize(
     ("step", "seconds", "left"),
     [
-        (80, 0.25, ", 70 of 150 steps left (18 s)"),
-        (80, 3, ", 70 of 150 steps left (4 min)"),
-        (80, 120, ", 70 of 150 steps left (2 h 20 min)"),
-        (80, 86400, ", 70 of 150 steps left (70.0 days)"),
-        (80, 0, ""),  # the time per step is not known yet
-        (150, 3, ""),
+        (80, 17.5, ", 70 of 150 steps left (18 s)"),
+        (80, 210, ", 70 of 150 steps left (4 min)"),
+        (80, 8400, ", 70 of 150 steps left (2 h 20 min)"),
+        (80, 6048000, ", 70 of 150 steps left (70.0 days)"),
+        (80, 0, ""),  # the time is not known yet
+        (150, 210, ""),
     ],
 )
 def test_a_training_line_says_what_is_left(step, seconds, left):
@@ -193,7 +193,7 @@ def test_a_training_line_says_what_is_left(step, seconds, left):
     assert line == f"step {step}: learning rate 1.00e-01, no update{left}"
 
 
-def test_the_time_of_a_step_is_without_the_first_and_with_evaluations(monkeypatch):
+def test_the_time_of_a_step_is_without_the_first_and_without_evaluations(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
     window = dict.fromkeys(("source_tokens", "target_tokens"), 0.0)
@@ -204,11 +204,34 @@ def test_the_time_of_a_step_is_without_the_first_and_with_evaluations(monkeypatc
     assert clock.seconds_a_step(41) == 0
     assert clock.after_first_step(window, 41) == 30.0
     assert clock.seconds_a_step(41) == 0
-    clock.start()
-    now[0] += 10
-    clock.pause()
-    now[0] += 10  # an evaluation
-    assert clock.seconds_a_step(51) == 2.0
+    for step in (51, 61):
+        clock.start()
+        now[0] += 20
+        assert clock.stop(window)[0] == 20
+        now[0] += 10  # an evaluation
+        assert clock.seconds_a_step(step) == 2.0
+
+
+@pytest.mark.parametrize("resumed_after", [0, 990, 998])
+@pytest.mark.parametrize("evaluated", [False, True])
+def test_the_time_left_is_that_of_steps_and_evaluations_wherever_the_run_was_resumed(resumed_after, evaluated):
+    """Steps take half a second, evaluations ten minutes, and the 5,500 steps have six of them."""
+    records = [{"step": 1000, "seconds": 700.0}, {"step": 1000, "seconds": 600.0}] if evaluated else []
+
+    def left(step):
+        return loop._Loop._seconds_left(
+            types.SimpleNamespace(
+                _session=types.SimpleNamespace(step=step),
+                _settings=types.SimpleNamespace(train_steps=5500, local_eval_frequency=1000),
+                _clock=types.SimpleNamespace(seconds_a_step=lambda step: 0.5 if step > resumed_after + 1 else 0.0),
+                _records=types.SimpleNamespace(evaluations=lambda: records),
+            )
+        )
+
+    assert left(resumed_after + 1) == 0
+    expected = {1000: 6, 1001: 5, 2000: 5, 2001: 4, 5499: 1}  # the evaluation of a step comes after its line in the log
+    for step, evaluations in expected.items():
+        assert left(step) == (5500 - step) / 2 + 600 * evaluations * evaluated
 
 
 def test_the_clock_runs_until_the_device_has_finished():

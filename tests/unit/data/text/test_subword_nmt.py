@@ -86,6 +86,28 @@ def test_bpe_dropout_is_a_function_of_the_seed_and_invents_no_unknown_subwords(j
     )
 
 
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+@pytest.mark.parametrize("limited", [False, True])
+def test_long_words_are_segmented_as_the_library_does_in_reasonable_time(version, limited, monkeypatch):
+    rng = random.Random(3)
+    words = sorted({"".join(rng.choices("abc", k=rng.randint(2, 40))) for _ in range(300)})
+    learned = subword_nmt_model.learn_codes(dict.fromkeys(words, 2), 60).split("\n", 1)[1].rstrip("\n").split("\n")
+    # In any order, a pair may come before those that it is made of.
+    for codes in (learned, rng.sample(learned, len(learned)), ["a a", "aa a", "b </w>", "aa aa", "a b</w>", "x y"]):
+        text = "\n".join([f"#version: {version}", *codes])
+        allowed = {"a@@", "b@@", "ab@@", "c", "ca"} if limited else None
+        long = "".join(rng.choices("abc", k=60_000)), "a" * 9_001
+        results = []
+        for limit in (50, 1):
+            monkeypatch.setattr(subword_nmt_model, "_LONG_WORD", limit)
+            model = subword_nmt_model.SubwordNmtModel(text, {"a": 1}, allowed)
+            results.append([model.segment(word) for word in [*words, "a", "aaa", "aaaa"]])
+            assert [model.join(model.segment(word)) for word in long] == list(long)
+            counts = subword_nmt_model.count_subwords(dict.fromkeys(words, 1), text, allowed)
+            assert sum(counts.values()) == sum(len(each.split(" ")) for each in results[-1][: len(words)])
+        assert results[0] == results[1]
+
+
 def test_a_threshold_cuts_further_as_the_library_does(toy_corpus, tmp_path):
     made = train(toy_corpus.train, vocab_threshold=200)
     (tmp_path / "codes").write_text(made.source.subwords.codes, encoding="utf-8")
