@@ -122,21 +122,28 @@ class Sampling(BeamStrategy):
     """Draws independent samples of each sentence instead of a beam, and returns them in drawing order.
 
     Each of the K live hypotheses is an independent chain from the first token on: it continues with a token drawn from
-    those that the rules allow, until that token is EOS. The number of a chain is its place in the pool, so the n-th
-    sample is the same however many are asked for. Only models of one direction can be sampled.
+    those that the rules allow, until that token is EOS. The number of a chain is its place in the pool (counted from
+    that of the row's first), so the n-th sample is the same however many are asked for. Only models of one direction
+    can be sampled.
     """
 
-    def __init__(self, keys: tf.Tensor, truncation: Truncation) -> None:
-        """Initializes the strategy with a key int64 [B] for each sentence, which determines what is drawn.
+    def __init__(self, keys: tf.Tensor, truncation: Truncation, firsts: tf.Tensor | int = 0) -> None:
+        """Initializes the strategy.
 
-        A key is ``random_numbers.fingerprint`` of the sentence, folded with a seed.
+        Args:
+          keys: int64 [B], which determine what is drawn: ``random_numbers.fingerprint`` of each sentence, folded with a
+            seed.
+          truncation: The changes to the distribution.
+          firsts: int32 [B], the number of the first chain of each row, if a sentence has several rows.
         """
         self._keys = keys
         self._truncation = truncation
+        self._firsts = firsts
 
     def start(self, batch: tf.Tensor, live: int) -> tf.Tensor:
         """Returns a key for each chain, int64 [B, K]."""
-        return random_numbers.fold(self._keys[:, tf.newaxis], tf.range(live))
+        numbers = tf.range(live) + tf.reshape(self._firsts, [-1, 1])
+        return random_numbers.fold(self._keys[:, tf.newaxis], numbers)
 
     def first_log_probs(self, config: SearchConfig) -> list[float]:
         """Returns zeros: all chains exist from the beginning."""

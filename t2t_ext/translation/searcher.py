@@ -33,6 +33,9 @@ from t2t_ext.search.word_ngrams import NoRepeatedWordNgrams, word_boundaries
 from t2t_ext.translation.codec import TextCodec
 
 _EMPTY_PLACE = -1e9  # the log-probability of a place without a hypothesis
+# At most so many samples of a sentence are drawn in one row of the batch. Every token attends to all columns of its
+# row, so without this the time would grow with the square of their number.
+_MOST_SAMPLES_OF_A_ROW = 16
 # Whitespace at the end of a prefix, as ``str.rstrip`` removes it.
 _WHITESPACE_AT_THE_END = f"{WHITESPACE}+$"
 
@@ -92,11 +95,18 @@ class Searcher:
         """
         hparams, directions, reversed_directions = self._hparams, self._model.directions, self._reversed_directions
         banned = (PAD_ID, UNK_ID, *self._target.encoder.control_ids)
-        config = search_config(hparams, num_hypotheses, directions, banned)
+        # Samples are independent: many samples of a sentence are drawn in several equal rows.
+        copies = rows_of_a_sentence(hparams, num_hypotheses)
+        config = search_config(hparams, -(-num_hypotheses // copies), directions, banned)
         if seeds is not None and hparams.sampling_method != "random":
             raise UserError("Samples need sampling_method=random in the decode hparams.")
         sources = at_least_wide(sources)
         limits = tf.where(empty, 1, self._limits(sources))  # [B]
+        firsts = tf.tile(tf.range(copies) * config.beam_size, tf.shape(limits))  # the first sample of each row
+        sources, limits, prefixes, seeds = (
+            each if each is None or copies == 1 else tf.repeat(each, copies, axis=0)
+            for each in (sources, limits, prefixes, seeds)
+        )
         batch = tf.shape(sources)[0]
         # Products of very few rows are computed differently: the last bits of a single sentence would differ.
         missing = [[0, tf.maximum(-(-MIN_ROWS // config.beam_size) - batch, 0)]]
@@ -114,8 +124,9 @@ class Searcher:
             phrases = encode_phrases(padded, lambda texts: graph.encode(texts)[:, :-1], limits, reversed_directions)
         if seeds is not None:
             seeds = tf.pad(seeds, missing)
+        firsts = tf.pad(firsts, missing)
         rules = search_rules(hparams, sources, reversed_directions, self._target.encoder, beginnings)
-        strategy = sampling_strategy(hparams, sources, seeds) or guided_strategy(hparams, phrases)
+        strategy = sampling_strategy(hparams, sources, firsts, seeds) or guided_strategy(hparams, phrases)
         stepper: Any = WholePrefixes(self._model, config) if hparams.sb_decode == "recompute" else self._model
         step = stepper.step_with_attention if any(rule.needs_attention for rule in rules) else stepper.step
         state, columns = stepper.start(sources), None
@@ -127,7 +138,12 @@ class Searcher:
         unmet = {}
         if phrases is not None:
             unmet["unmet_constraints"] = count_unmet(phrases, found.ids, found.directions)[:batch]
-        return {**unmet, **self._translations(Result(*(part[:batch] for part in found)), empty)}
+        found = Result(*(part[:batch] for part in found))
+        if copies > 1:
+            shape = [batch // copies, copies * config.beam_size]
+            joined = (tf.reshape(part, tf.concat([shape, tf.shape(part)[2:]], 0)) for part in found)
+            found = Result(*(part[:, :num_hypotheses] for part in joined))
+        return {**unmet, **self._translations(found, empty)}
 
     @property
     def _reversed_directions(self) -> tuple[bool, ...]:
@@ -207,6 +223,13 @@ def encode_prefixes(
     return Prefixes(ids, lengths, tf.not_equal(strings, text) & (lengths > 0))
 
 
+def rows_of_a_sentence(hparams: DecodeHParams, num_hypotheses: int) -> int:
+    """Returns the number of rows of a batch that a sentence takes: more than one only for many samples."""
+    if hparams.sampling_method != "random":
+        return 1
+    return max(1, -(-num_hypotheses // _MOST_SAMPLES_OF_A_ROW))
+
+
 def search_config(
     hparams: DecodeHParams, num_hypotheses: int, directions: int, banned: tuple[int, ...]
 ) -> SearchConfig:
@@ -276,8 +299,17 @@ def search_rules(
     return rules
 
 
-def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor | None = None) -> Sampling | None:
-    """Returns the sampling strategy, with additional seeds int64 [B], or None if the hparams ask for a search."""
+def sampling_strategy(
+    hparams: DecodeHParams, ids: tf.Tensor, firsts: tf.Tensor, seeds: tf.Tensor | None = None
+) -> Sampling | None:
+    """Returns the sampling strategy, or None if the hparams ask for a search.
+
+    Args:
+      hparams: The settings.
+      ids: int32 [B, S], the sources.
+      firsts: int32 [B], the number of each row's first sample among those of its source.
+      seeds: int64 [B], additional seeds.
+    """
     if hparams.sampling_method != "random":
         return None
     keys = random_numbers.fold(random_numbers.fingerprint(ids), tf.constant(hparams.sampling_seed, tf.int64))
@@ -288,4 +320,4 @@ def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor |
         keep_top_k=max(hparams.sampling_keep_top_k, 0),
         keep_top_p=hparams.sampling_keep_top_p,
     )
-    return Sampling(keys, truncation)
+    return Sampling(keys, truncation, firsts)

@@ -38,7 +38,7 @@ from t2t_ext.translation.batches import Given, Progress, Read, Traced, run_batch
 from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec, check_texts, check_vocabularies
 from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
-from t2t_ext.translation.searcher import Searcher
+from t2t_ext.translation.searcher import Searcher, rows_of_a_sentence
 
 # Given targets are padded to few different widths: oneDNN compiles every matrix product for each shape.
 _WIDTH_MULTIPLE = 8
@@ -605,7 +605,9 @@ class Translator:
     ) -> list[Any]:
         """Runs a graph function with ``run_batches``; if memory runs out, the error says which settings to change."""
         hparams = self.decode_hparams
-        batches = similar_lengths(lengths, hparams.batch_size, apart)
+        batches = similar_lengths(
+            lengths, max(1, hparams.batch_size // rows_of_a_sentence(hparams, hparams.returned)), apart
+        )
         try:
             return run_batches(function, given, read, batches, self.parallel_batches, progress)
         except (tf.errors.ResourceExhaustedError, MemoryError) as error:

@@ -158,6 +158,23 @@ def test_decoder_samples(tiny_run, tmp_path):
     assert [line.count(b"\t") for line in output.read_bytes().split(b"\n")[:-1]] == [1, 0, 1]
 
 
+@pytest.mark.parametrize("number", [5, 6])
+def test_many_samples_of_a_line_are_drawn_in_several_rows(make_translator, monkeypatch, number):
+    """The samples do not depend on the rows; with three in a row, five samples take two rows of three places."""
+    lines, prefixes = [LINES[0], "", LINES[0], LINES[2]], ["", "x", "die ", ""]
+    results = []
+    for most in (number, 3):
+        monkeypatch.setattr(searcher, "_MOST_SAMPLES_OF_A_ROW", most)
+        translator = make_translator(sampling_method="random", num_hypotheses=number, sampling_temp=2.0)
+        rows = translator.translate(lines, prefixes=prefixes)
+        results.append([[sample.text for sample in row] for row in rows])
+        assert [len(row) for row in rows] == [number, 1, number, number]
+        assert not rows[1][0].text
+    assert results[0] == results[1]
+    assert len(set(results[0][0])) > 1
+    assert all(text.startswith("die ") for text in results[0][2])
+
+
 def test_signatures(exported, tiny_run, make_translator, monkeypatch):
     import tensorflow as tf
 
