@@ -476,11 +476,12 @@ def _check_class(cls: type[StrictParams]) -> None:
                 f"{cls.__qualname__}.{field.name} has no effect without an annotation: write "
                 f"`{field.name}: type = hparam(...)`, or put the value with replace() in an hparams set."
             )
-        if not all(map(_can_be_stored, _members(cls.type_of(field.name)))):
+        kind = cls.type_of(field.name)
+        if not all(map(_can_be_stored, _members(kind))):
             raise TypeError(
-                f"{cls.__qualname__}.{field.name} is declared as {_type_name(cls.type_of(field.name))}, which "
-                f"would not be the same when it is read from a run: declare it as bool, int, float or str, as one of "
-                f"these or None (`int | None`), or as a tuple of them (`tuple[int, ...]`)."
+                f"{cls.__qualname__}.{field.name} is declared as {inspect.formatannotation(kind)}, which would not be "
+                f"the same when it is read from a run: declare it as bool, int, float or str, as one of these or None "
+                f"(`int | None`), or as a tuple of them (`tuple[int, ...]`)."
             )
 
 
@@ -490,11 +491,14 @@ def _members(kind: Any) -> tuple[Any, ...]:
 
 
 def _can_be_stored(kind: Any) -> bool:
-    """Returns whether JSON gives back values of a type that is no union (mappings are only read from Python)."""
-    if typing.get_origin(kind) is tuple:
-        inner = typing.get_args(kind)
-        return len(inner) == 2 and inner[0] in _SCALARS and inner[1] is Ellipsis
-    return kind in (*_SCALARS, type(None), Any) or typing.get_origin(kind) is Mapping
+    """Returns whether a run can give back values of a type that is no union: whether it can be stored as JSON."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        items = set(inner) - {Ellipsis}
+        return len(items) == 1 and items <= set(_SCALARS)
+    if origin in (dict, Mapping):
+        return inner[0] is str and inner[1] in (*_SCALARS, Any)
+    return kind in (*_SCALARS, type(None), Any, tuple, dict)
 
 
 def moved_class(stored: str) -> str:
@@ -550,8 +554,8 @@ def _parse_value(name: str, raw: str, kind: Any) -> Any:
     if len(members := _members(kind)) > 1:
         if type(None) in members and raw.lower() == "none":
             return None
-        # Any text is a string, so that type comes last.
-        for one in [*(each for each in members if typing.get_origin(each) is tuple), *_SCALARS]:
+        # 1 is a number rather than true, and any text is a string.
+        for one in [*(each for each in members if typing.get_origin(each) is tuple), int, float, bool, str]:
             if one not in members:
                 continue
             with contextlib.suppress(ValueError):

@@ -18,7 +18,7 @@ from t2t_ext.errors import UserError
 _LEFT_OUT = ("setup.py", "conftest.py")
 _MOST_BYTES = 1 << 20  # maximum size of other files that are copied with the modules
 _MOST_DEPTH = 4  # of folders without modules that are searched for some; a loop of links ends there, too
-_OF_RUN = "config.json"  # the file that every run has
+_OF_OTHER_USE = ("config.json", "pyvenv.cfg", "conda-meta")  # what a run and an installation of Python have
 _loaded: list[str] = []
 _copies: dict[str, pathlib.Path] = {}  # digest -> a loaded copy from a run
 
@@ -107,24 +107,27 @@ def _copied_files(folder: pathlib.Path, above: tuple[pathlib.Path, ...] = ()) ->
     them.
     """
     with_others = not above or (folder / "__init__.py").is_file()
+    has_own = not above or any(folder.glob("*.py"))
     above = (*above, folder.resolve())
     for entry in folder.iterdir():
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            if entry.resolve() not in above and _has_modules(entry):
+            named = has_own or entry.name.isidentifier()
+            if named and entry.resolve() not in above and _has_modules(entry):
                 yield from _copied_files(entry, above)
         elif entry.is_file() and (entry.suffix == ".py" or (with_others and entry.stat().st_size <= _MOST_BYTES)):
             yield entry
 
 
 def _has_modules(folder: pathlib.Path, depth: int = _MOST_DEPTH) -> bool:
-    """Returns whether Python could import from a folder: it, or a folder in it, has modules."""
+    """Returns whether a folder has modules, or Python could import some from a folder in it."""
     if any(folder.glob("*.py")):
         return True
-    if not depth or not folder.name.isidentifier() or (folder / _OF_RUN).is_file():
+    if not depth or not folder.name.isidentifier() or any((folder / name).exists() for name in _OF_OTHER_USE):
         return False
-    return any(_has_modules(entry, depth - 1) for entry in folder.glob("*") if entry.is_dir())
+    inner = (entry for entry in folder.glob("*") if entry.is_dir() and entry.name.isidentifier())
+    return any(_has_modules(entry, depth - 1) for entry in inner)
 
 
 def _digest(directory: pathlib.Path, entries: Iterable[pathlib.Path]) -> str:

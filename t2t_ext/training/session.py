@@ -104,7 +104,9 @@ class Session:
         training = checkpoints.load_arrays(path, "training", verify=False)
         _assign(self.state.named_variables(), self.state.fitted(training), path)
         if self.state.averages:
-            _assign(self.state.averages, checkpoints.load_arrays(path, "ema", verify=False), path)
+            averages = checkpoints.load_arrays(path, "ema", verify=False)
+            trained = {name: array for name, array in averages.items() if name not in self.state.frozen}
+            _assign(self.state.trained_averages, trained, path)
         self.step = int(_value(self.state.step))
         return True
 
@@ -140,9 +142,8 @@ class Session:
             fresh = {name: _value(variable) for name, variable in variables.items()}
             training, report = warm_start.kept_training(fresh, report)
             _assign(variables, training, report.origin)
-            of_learning = {name: each for name, each in self.state.averages.items() if name not in self.state.frozen}
-            averages = {name: arrays[name] for name in of_learning}
-            _assign(of_learning, warm_start.kept_averages(averages, report), report.origin)
+            averages = {name: arrays[name] for name in self.state.trained_averages}
+            _assign(self.state.trained_averages, warm_start.kept_averages(averages, report), report.origin)
             self.step = int(_value(self.state.step))
         return report
 
@@ -256,8 +257,8 @@ def _assign(variables: dict[str, tf.Variable], arrays: dict[str, np.ndarray], pa
     ]
     if odd:
         raise UserError(
-            f"The training state in {path} does not fit this version of t2t_ext ({odd[0]}). Continue "
-            f"with the version that wrote it, or start a new run with --warm_start_from={path}."
+            f"The training state in {path} does not fit this version of t2t_ext or these modules ({odd[0]}). Continue "
+            f"with those that wrote it, or start a new run with --warm_start_from={path}."
         )
     for name, variable in variables.items():
         variable.assign(tf.cast(arrays[name], variable.dtype))

@@ -79,6 +79,11 @@ class TrainingState:
         self.averaging = make_averages(hparams, variables, self.frozen)
         self.averages = self.averaging.variables if self.averaging else optimizer.averages
 
+    @property
+    def trained_averages(self) -> dict[str, tf.Variable]:
+        """The averages that are not the variables themselves, as those of frozen ones are."""
+        return {name: average for name, average in self.averages.items() if name not in self.frozen}
+
     def named_variables(self) -> dict[str, tf.Variable]:
         """Returns the variables of the checkpoint's training group by stable names (averages form a separate group)."""
         return {
@@ -96,11 +101,16 @@ class TrainingState:
     def fitted(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns a checkpoint's training group as this version would have written it.
 
-        Earlier versions had fewer sums (see ``with_all_sums``), and slots of frozen variables, too.
+        Earlier versions had fewer sums (see ``with_all_sums``), and slots of frozen variables, too. The moments of a
+        variable that was frozen until then begin as zeros.
         """
         ours = self.named_variables()
         of_frozen = tuple(f"/{name}" for name in self.frozen)
         kept = {name: array for name, array in arrays.items() if name in ours or not name.endswith(of_frozen)}
+        for name in self.optimizer.variables:
+            slots = [slot for slot in self.optimizer.slots if slot.split("/", 2)[-1] == name]
+            if not kept.keys() & slots and all(slot.startswith(("adam/", "adafactor/")) for slot in slots):
+                kept |= {slot: np.zeros(ours[slot].shape, np.float32) for slot in slots}
         return with_all_sums(kept, len(self.gradient_groups))
 
     def begin(self, weights: Mapping[str, np.ndarray]) -> None:

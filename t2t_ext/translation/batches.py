@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 # Batches of long sentences contain fewer sentences: the memory for attention grows with the square of the length.
-_MAX_BATCH_POSITIONS = 16384
+MAX_BATCH_POSITIONS = 16384
 
 Progress = Callable[[int, int], None]
 # (indices of a batch's sentences) -> the batch's tensors by name
@@ -55,7 +55,7 @@ def similar_lengths(
     lengths: Sequence[int] | np.ndarray,
     batch_size: int,
     apart: Sequence[bool] | None = None,
-    positions: int = _MAX_BATCH_POSITIONS,
+    positions: int = MAX_BATCH_POSITIONS,
 ) -> list[np.ndarray]:
     """Groups sentences of similar lengths into batches, longest first, so that the last batches are the quickest.
 

@@ -34,7 +34,7 @@ from t2t_ext.runs.chosen_runs import ChosenRun, Paths, choose_runs, normalized_w
 from t2t_ext.search.lexical_constraints import join_phrases
 from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.translation.alignment import AlignmentConfig
-from t2t_ext.translation.batches import Given, Progress, Read, Traced, run_batches, similar_lengths
+from t2t_ext.translation.batches import MAX_BATCH_POSITIONS, Given, Progress, Read, Traced, run_batches, similar_lengths
 from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec, check_texts, check_vocabularies
 from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
@@ -317,7 +317,8 @@ class Translator:
         apart = None if phrases is None else [bool(each) for each in phrases]
         read = functools.partial(hypotheses_of, encoder=self.target_encoder, unmet=None if phrases is None else 0)
         search = functools.partial(self._search, settings)
-        return self._run(search, given, read, list(map(len, encoded.rows)), progress, apart)
+        rows = rows_of_a_sentence(self.decode_hparams, self.decode_hparams.returned)
+        return self._run(search, given, read, list(map(len, encoded.rows)), progress, apart, rows)
 
     # === Scoring and aligning given translations ===
 
@@ -602,12 +603,15 @@ class Translator:
         lengths: Sequence[int],
         progress: Progress | None,
         apart: Sequence[bool] | None = None,
+        rows: int = 1,
     ) -> list[Any]:
-        """Runs a graph function with ``run_batches``; if memory runs out, the error says which settings to change."""
+        """Runs a graph function with ``run_batches``; if memory runs out, the error says which settings to change.
+
+        ``rows`` is the number of rows that a sentence takes in a batch.
+        """
         hparams = self.decode_hparams
-        batches = similar_lengths(
-            lengths, max(1, hparams.batch_size // rows_of_a_sentence(hparams, hparams.returned)), apart
-        )
+        size, positions = max(1, hparams.batch_size // rows), max(1, MAX_BATCH_POSITIONS // rows)
+        batches = similar_lengths(lengths, size, apart, positions)
         try:
             return run_batches(function, given, read, batches, self.parallel_batches, progress)
         except (tf.errors.ResourceExhaustedError, MemoryError) as error:

@@ -53,7 +53,10 @@ class Jieba(Segmented):
 
     name = "jieba"
     meaning = "Chinese words as jieba cuts them, with its own dictionary and its model of unknown words"
-    loss = "blanks next to Chinese characters; punctuation inside foreign words, such as addresses, is set apart"
+    loss = (
+        "blanks next to Chinese characters, inside brackets and quotation marks and in ranges such as 9 – 11; "
+        "punctuation inside foreign words, such as addresses, is set apart"
+    )
     packages = ("jieba",)
     extra = "zh"
 

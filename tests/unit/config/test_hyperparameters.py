@@ -328,12 +328,30 @@ def test_subclass_that_sets_a_default_without_annotation():
 @pytest.mark.parametrize(
     "kind",
     [list[int], list, dict[int, int], set[str], Literal["a"], tuple[int, str], tuple[list[int], ...], int | list[int]],
+    ids=str,
 )
 def test_types_that_a_run_would_not_give_back_are_refused(kind):
     field = ("odd", kind, hparam(None, "Of an odd type."))
     odd = dataclasses.make_dataclass("Odd", [field], bases=(StrictParams,), frozen=True, kw_only=True)
     with pytest.raises(TypeError, match=r"Odd\.odd is declared as .*declare it as bool, int, float or str"):
         odd()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (tuple[int, ...], (1, 2)),
+        (tuple[float, float], (0.5, 1.5)),
+        (tuple, (1, "a")),
+        (dict, {"a": 1}),
+        (dict[str, float], {"a": 0.5}),
+        (str | None, None),
+    ],
+)
+def test_types_that_a_run_gives_back(kind, value):
+    field = ("odd", kind, dataclasses.field(default_factory=lambda: value))
+    odd = dataclasses.make_dataclass("Odd", [field], bases=(StrictParams,), frozen=True, kw_only=True)
+    assert odd.from_dict(json.loads(json.dumps(odd().to_dict()))).odd == value
 
 
 @pytest.mark.parametrize(
@@ -345,6 +363,8 @@ def test_types_that_a_run_would_not_give_back_are_refused(kind):
         (str | int, 1, "4", 4),
         (int | str, 1, "four", "four"),
         (float | bool, 1.0, "true", True),
+        (int | bool, 1, "0", 0),
+        (bool | float, 2.0, "1", 1.0),
         (float | None, None, "0.5", 0.5),
         (tuple[int, ...] | None, None, "[3,7]", (3, 7)),
         (tuple[int, ...] | str, "none", "all", "all"),

@@ -117,6 +117,16 @@ def test_the_copy_has_all_that_python_imports_from(tmp_path, modules, fresh, kin
     in_run.mkdir(parents=True)
     (in_run / "old.py").write_text("WINDOW = 6")
     (in_run.parent / "config.json").write_text("{}")
+    outer = "inner" if kind == "nested" else "outer"
+    for other in (
+        f"{outer}/of-no-use",
+        "venv/lib/python3.11",
+        "conda/lib",
+    ):  # Python cannot import from them, or need not
+        (modules / other).mkdir(parents=True, exist_ok=True)
+        (modules / other / "setup.py").write_text("")
+    for marker in ("venv/pyvenv.cfg", "conda/conda-meta"):
+        (modules / marker).write_text("")
     (inner / "more.py").write_text("WINDOW = 7")
     (inner / "list.txt").write_text("of a package, or data")
     if kind == "link":
@@ -132,7 +142,9 @@ def test_the_copy_has_all_that_python_imports_from(tmp_path, modules, fresh, kin
     assert made.config.t2t_usr_dir_sha256 == user_directory.digest_of_copy(str(modules))
     copy = made.path / "t2t_usr_dir" / modules.name
     assert (copy / name / "list.txt").exists() == (kind == "link")
-    assert not (copy / "runs").exists()
+    assert sorted(path.name for path in copy.iterdir() if path.is_dir()) == ["inner"]
+    if kind == "nested":
+        assert [path.name for path in (copy / "inner").iterdir()] == ["deep"]
     shutil.rmtree(modules)
     fresh()
     RunDirectory.open(made.path).load_user_code()

@@ -239,6 +239,13 @@ def test_what_is_frozen_stays_and_takes_no_memory(changes):
     before = {**stored, "adam/m/table": table, "snapshots/last/unused": table, "schedule_free/z/table": table}
     assert state.fitted(before).keys() == stored.keys()
     assert state.fitted({**stored, "other": table}).keys() == stored.keys() | {"other"}
+    # A variable that was frozen until then has no moments yet; those of the others stay.
+    _, unfrozen, _ = make(learning_rates={"unused": 0.0}, unused=1, **changes)
+    resumed = unfrozen.fitted(stored)
+    if changes["optimizer"] != "schedule_free_adam_w" and "average_last" not in changes:
+        assert resumed.keys() == unfrozen.named_variables().keys()
+        assert not resumed["adam/m/table"].any()
+        assert resumed["adam/m/kernel"].any()
 
 
 def test_losses_of_layers_are_part_of_the_gradient():
