@@ -18,6 +18,7 @@ _MOST_PER_TOKEN = 1000
 _MOST_COVERAGE = 36_000
 # Settings that do not change the first translation of a sentence.
 _OTHER_FIELDS = {"batch_size", "num_hypotheses", "return_beams", "write_beam_scores"}
+# The defaults that have changed since records name the search: those of the first version that did so.
 _FIRST_DEFAULTS = {"min_length": 0}
 _SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p", "sampling_seed")
 

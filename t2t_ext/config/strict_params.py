@@ -543,7 +543,7 @@ def known_class(stored: str, base: type[_Params]) -> type[_Params]:
 def _type_name(kind: Any) -> str:
     if len(_members(kind)) > 1:
         return " or ".join(_type_name(one) for one in _members(kind) if one is not type(None))
-    if typing.get_origin(kind) is tuple and typing.get_args(kind)[0] in _SCALARS:
+    if typing.get_origin(kind) is tuple:
         return f"a list of {typing.get_args(kind)[0].__name__}"
     return _TYPE_NAMES.get(typing.get_origin(kind) or kind, str(kind))
 

@@ -324,6 +324,5 @@ def test_the_number_of_hypotheses_may_change_the_best_where_the_search_ends_earl
     for given, is_idle in (("exact", True), ("heuristic", False)):
         for setting in ("num_hypotheses=2", "return_beams=true"):
             assert command(run, f"--decode_hparams={setting},early_stopping={given}", "--min_steps=99") == 2
-            assert (
-                f"{setting.partition('=')[0]} of --decode_hparams change nothing" in capsys.readouterr().err
-            ) == is_idle
+            told = f"{setting.partition('=')[0]} of --decode_hparams change nothing" in capsys.readouterr().err
+            assert told == is_idle

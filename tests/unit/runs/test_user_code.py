@@ -118,11 +118,8 @@ def test_the_copy_has_all_that_python_imports_from(tmp_path, modules, fresh, kin
     (in_run / "old.py").write_text("WINDOW = 6")
     (in_run.parent / "config.json").write_text("{}")
     outer = "inner" if kind == "nested" else "outer"
-    for other in (
-        f"{outer}/of-no-use",
-        "venv/lib/python3.11",
-        "conda/lib",
-    ):  # Python cannot import from them, or need not
+    # Python cannot import from these, or need not.
+    for other in (f"{outer}/of-no-use", "venv/lib/python3.11", "conda/lib"):
         (modules / other).mkdir(parents=True, exist_ok=True)
         (modules / other / "setup.py").write_text("")
     for marker in ("venv/pyvenv.cfg", "conda/conda-meta"):

@@ -21,6 +21,7 @@ from t2t_ext.data.text.special_ids import UNK_ID
 from t2t_ext.errors import UserError
 from t2t_ext.io import progress
 from t2t_ext.problem import Problem, TranslationProblem
+from t2t_ext.problems import cldr_corpus
 
 WORDS = ["red", "green", "old", "small", "new", "cat", "lamp", "door", "street", "city", "sees", "finds", "loves"]
 
@@ -691,9 +692,6 @@ def test_data_are_not_made_of_what_they_replace(make, tmp_path):
 
 
 def test_a_problem_by_its_name(tmp_path, monkeypatch):
-    from t2t_ext.problems import cldr_corpus
-
-    # The whole corpus would take 10 seconds.
     pairs = [cldr_corpus.Pair(f"Zeile {number}", f"line {number}", "", ()) for number in range(200)]
     monkeypatch.setattr(cldr_corpus, "corpus", lambda *_: {"train": pairs, "dev": pairs[:9], "test": pairs[:9]})
     with pytest.raises(UserError, match="translate_ende_cldr"):
