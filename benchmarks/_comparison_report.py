@@ -585,17 +585,18 @@ def _robustness(
         ranges = [f"{low:.1f} to {high:.1f} BLEU in pairs {kinds[kind]}" for kind, (low, high) in least.items()]
         text = f"By the widths of the intervals a difference is found in four of five cases from {', '.join(ranges)} "
         parts += ["## Other seeds", _wrapped(SEEDS_NOTE), _wrapped(text + "(before correction, which asks for more).")]
-        parts += [_more_seeds(plan, finished[name], each) for name, each in further.items() if each]
+        more = [_more_seeds(plan, finished[name], each) for name, each in further.items() if each and name in finished]
+        parts += [_wrapped(" ".join([MORE_SEEDS_NOTE, *more]))] if more else []
         parts.append(_table(("", "", "to", *robustness.seed_headings()), named(by_seeds)))
     return parts
 
 
 def _more_seeds(plan: Plan, row: Row, further: Mapping[int, Record]) -> str:
-    """Returns a paragraph about a row with more seeds than the others."""
+    """Returns a sentence about a row with more seeds than the others."""
     whole = dataclasses.replace(row, runs={**row.runs, **further})
     seeds = ", ".join(map(str, sorted(whole.runs)))
     scores = f"{whole.each('test', 'BLEU')}; development BLEU {whole.each('dev', 'BLEU')}."
-    return _wrapped(f"{MORE_SEEDS_NOTE} {plan.brief(row.name)}: {whole.bleu()} with seeds {seeds}: {scores}")
+    return f"{plan.brief(row.name)}: {whole.bleu()} with seeds {seeds}: {scores}"
 
 
 def _brief(plan: Plan, row: Row) -> str:

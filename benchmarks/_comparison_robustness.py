@@ -9,7 +9,7 @@ import numpy as np
 from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests, corrected
 from _comparison_plan import Pair, Plan
 from _comparison_store import unpack
-from _comparison_tests import Difference, difference_of_means, spread, without_penalty
+from _comparison_tests import Difference, difference, difference_of_means, spread, without_penalty
 
 LEVEL = 0.05
 # A two-sided test at 5 % finds a difference of 2.8 standard errors in four of five cases; intervals are 2 x 1.96 wide.
@@ -17,9 +17,9 @@ _FOUND, _WIDTH = 2.8, 3.92
 Counts = Mapping[str, Mapping[int, np.ndarray]]  # row -> seed -> BLEU's counts of every sentence
 Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]  # row -> seed -> result
 MORE_SEEDS_NOTE = (
-    "More seeds: with all seeds of a row that has more than the others, but in pairs of which both hold the same run; "
-    "after Holm's correction of the larger of two p, the bootstrap's of these seeds and randomization's of the first "
-    "three, which both rows have."
+    "More seeds: with all seeds of rows that have more than the others, but not in pairs of which both hold the same "
+    "run; after Holm's correction of the larger of two p, the bootstrap's of these seeds and randomization's of those "
+    "that both rows have."
 )
 MEASURES_NOTE = (
     "Every pair that is tested, by other measures: BLEU without its brevity penalty, BLEU on the development set, and "
@@ -87,8 +87,13 @@ class Robustness:
             first, _ = tests.of(max(pair), min(pair))
             if not first or not pair & set(self._further) or self._plan.shares_runs(*pair):
                 return first
-            found = difference_of_means(self._all[max(pair)], self._all[min(pair)], pool=systems)
-            return found and dataclasses.replace(found, p_randomization=first.p_randomization, seeds=first.seeds)
+            row, control = self._all[max(pair)], self._all[min(pair)]
+            if len(row.keys() & control.keys()) > first.seeds:
+                first = difference(row, control, pool=systems)
+            found = difference_of_means(row, control, pool=systems)
+            if not found or not first:
+                return None
+            return dataclasses.replace(found, p_randomization=first.p_randomization, seeds=first.seeds)
 
         found: dict[Pair, tuple[Difference | None, float]] = {}
         for family in self._plan.pairs():

@@ -658,7 +658,7 @@ def test_dry_run_lists_what_is_done(benchmark, tmp_path, capsys, stores, make_pl
     flags = [f"--work_dir={tmp_path}", f"--results={tmp_path / 'r.json'}", "--only=comparison_enc_dc", "--dry_run"]
     assert benchmark.main(flags) == 0
     said = capsys.readouterr().out
-    assert "8 trainings, 0 of them done already" in said
+    assert "11 trainings, 0 of them done already" in said
     assert "to do comparison_enc_dc.tuning.dropout0.2.rate0.0075, seed 1" in said
     assert not (tmp_path / "multi30k").exists()  # a queue that works there keeps its recipes
     job = make_plan().jobs({}, [1], ["plain"], ["comparison_enc_dc"])[0][0]

@@ -93,10 +93,38 @@ def test_pairs_with_more_seeds_of_the_control(robustness, runs, stores, plans, d
     assert of(made.seeds(), LWC, ROOT)[0] != shown
 
 
+def test_pairs_with_more_seeds_of_both(robustness, runs, stores, plans, differences, monkeypatch):
+    further = {
+        row: {seed: made_up(stores, plans.Job(row, "plain", (), seed), 40.0, noise=noise) for seed in (4, 5)}
+        for row, noise in ((ROOT, 0.35), (LWC, 0.45))
+    }
+    counts = {
+        row: {seed: stores.unpack(run["test"]["counts"], 60) for seed, run in {**runs[row], **further[row]}.items()}
+        for row in further
+    }
+    shown = of(robustness({}, further).seeds(), LWC, ROOT)[-1]
+    expected = differences.difference(counts[LWC], counts[ROOT])  # as many seeds: pairs of seeds and means are the same
+    assert expected.seeds == 5
+    assert f"{expected.value:+.2f} (" in shown
+    # Randomization takes all five seeds too, not only the three that every row has.
+    asked = []
+    monkeypatch.setattr(
+        importlib.import_module("_comparison_robustness"),
+        "difference",
+        lambda *pair, **kwargs: (
+            asked.append([sorted(each) for each in pair]) or differences.difference(*pair, **kwargs)
+        ),
+    )
+    robustness({}, further).seeds()
+    assert asked == [[[1, 2, 3, 4, 5]] * 2]
+
+
 def test_further_seeds_come_last_and_with_all_seeds_alone(make_plan):
     plan = make_plan(tune=False)
     jobs = plan.jobs({}, [1, 2, 3], ["plain"])[0]
-    assert [(job.row, job.seed) for job in jobs[-3:]] == [(ROOT, 4), (ROOT, 5), (ROOT, 6)]
+    assert [(job.row, job.seed) for job in jobs[-9:]] == [
+        (row, seed) for row in (ROOT, LWC, ENC_DC) for seed in (4, 5, 6)
+    ]
     assert max(job.seed for job in plan.jobs({}, [1, 2], ["plain"])[0]) == 2
     assert make_plan("iwslt14_small").further_seeds == {}
 
