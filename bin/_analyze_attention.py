@@ -8,7 +8,7 @@ from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.io.progress import running_total
 from t2t_ext.reporting.report import checked_directory
 
@@ -104,7 +104,7 @@ def run(flags: argparse.Namespace) -> None:
         names = attention_report.write(out_dir, looked, choice, about, update)
     for each in looked:
         for side, text in each.targets.items():
-            print(f"{side}: {text}" if len(each.targets) > 1 else text)
+            outputs.show(f"{side}: {text}" if len(each.targets) > 1 else text)
     log.info(f"{total} pictures, {names[1]} and the page {out_dir / names[0]}")
 
 

@@ -9,7 +9,7 @@ from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.io.progress import running_total
 
 _NAME = "t2t_ext-analyze divergence"
@@ -79,7 +79,7 @@ def run(flags: argparse.Namespace) -> None:
     settings = {name: getattr(flags, name) for name in ("split", "sentence_file", "reference_file")}
     settings |= {"sentences": len(sources), "max_subwords": flags.max_subwords, "heads": flags.heads}
     names = divergence_report.write(out_dir, measured, words, settings, notes)
-    print(divergence_report.build(measured, words).text(), flush=True)
+    outputs.show(divergence_report.build(measured, words).text())
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
 
 

@@ -11,7 +11,7 @@ from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.config.precision import ALIASES
 from t2t_ext.errors import UserError
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.io.progress import running_total
 
 _NAME = "t2t_ext-analyze grad_norms"
@@ -70,7 +70,7 @@ def run(flags: argparse.Namespace) -> None:
         log.warning(note)
     out_dir = output_directory(flags, runs[0].directory.path, "grad_norms")
     names = gradient_report.write(out_dir, report, notes)
-    print(gradient_report.build(report).text(), flush=True)
+    outputs.show(gradient_report.build(report).text())
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
 
 

@@ -14,7 +14,7 @@ from t2t_ext.bin._flag_groups import thread_flags
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.errors import UserError
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.io.progress import running_total
 
 _NAME = "t2t_ext-analyze probing"
@@ -106,7 +106,7 @@ def run(flags: argparse.Namespace) -> None:
         progress=running_total,
     )
     names = probing_report.write(out_dir, report, notes)
-    print(probing_report.build(report).text(), flush=True)
+    outputs.show(probing_report.build(report).text())
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
 
 
@@ -175,7 +175,9 @@ def _check_layer(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> int:
     if not re.fullmatch(r"\d{1,9}", flags.layer) or not int(flags.layer):
         raise UserError(f"--layer={flags.layer}: write top, or the number of an encoder layer, from 1.")
     for each in runs:
-        count = getattr(each.directory.hparams(), "encoder_layers", None)  # None: known only when the model is loaded
+        hparams = each.directory.hparams()
+        # A pretrained encoder's depth is known only when the model is loaded; it is checked then.
+        count = None if getattr(hparams, "encoder_preset", "") else getattr(hparams, "encoder_layers", None)
         if count and int(flags.layer) > count:
             raise UserError(f"--layer={flags.layer}: the encoder of {each.directory.path} has {count} layers.")
     return int(flags.layer)

@@ -5,7 +5,7 @@ import pathlib
 
 from t2t_ext.bin._flags import Flag, FlagTable
 from t2t_ext.errors import UserError
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.pages import page
 
 # Used only if ``--build_from`` is given.
@@ -53,6 +53,7 @@ def build_tasks(flags: argparse.Namespace) -> None:
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"Cannot make the directory {out_dir}: {error.strerror}. Choose another --out_dir.") from error
+    outputs.check_all([str(out_dir / f"{task}.txt") for task in tasks], [flags.build_from, flags.pos_file])
     corpus = senteval_corpus.read_corpus(flags.build_from)
     left_out = "".join(f"; {count:,} left out, {reason}" for reason, count in corpus.left_out.items())
     log.info(f"{corpus.path}: {corpus.lines:,} lines, {len(corpus.sentences):,} sentences{left_out}")

@@ -141,7 +141,7 @@ def main(flags: argparse.Namespace) -> None:
         report=_progress,
     )
     found = build(comparison)
-    print(found.text(), file=sys.stderr if any(map(outputs.is_standard, (flags.json, flags.html))) else sys.stdout)
+    outputs.show(found.text(), sys.stderr if any(map(outputs.is_standard, (flags.json, flags.html))) else sys.stdout)
     if flags.json:
         _write(flags.json, as_json(comparison.as_dict()))
     if flags.html:

@@ -360,7 +360,7 @@ def problem(name: str, **options: Any) -> Any:
     """Returns a problem by its name.
 
     Args:
-      name: A registered name or a name of a family. Either may be followed by ``_rev`` (the translation problem in the
+      name: A registered name or a name of a family. Either may be followed by ``_rev`` (a translation problem in the
         other direction), ``_synchronous`` (the problem with pseudo references) or ``_rev_synchronous``.
       **options: Options of the problem's constructor, such as ``train_source`` of ``translate_parallel_text``. Strings
         become numbers or booleans if the constructor declares these types.
@@ -382,7 +382,7 @@ def problem(name: str, **options: Any) -> Any:
     entry = _problems.find(base, name.removeprefix(base))
     factory = entry.value
     converted = problem_options.checked(base, factory, options)
-    if base != name and not getattr(factory, "reversible", True):
+    if was_reversed and not getattr(factory, "reversible", True):
         raise UserError(f"The problem {base!r} is not a translation problem, so {name!r} does not exist. Use {base!r}.")
     made = problem_options.made(base, factory, entry.place, was_reversed, converted)
     if plain != name:

@@ -79,7 +79,7 @@ class TrainingSettings(StrictParams):
     )
     eval_early_stopping_metric: str = hparam(
         "loss",
-        f"Metric that early stopping watches: {_METRICS}. For models of two directions the default is bleu.",
+        f"Metric that early stopping watches: {_METRICS}. For models with two targets the default is bleu.",
         group="Evaluation",
         metavar="NAME",
     )

@@ -34,6 +34,9 @@ _COMPOUND = re.compile(rb"([^ \t\n\r\f\v])-([^ \t\n\r\f\v])")
 _ASCII_WHITESPACE = " \t\n\r\f\v"
 _OTHER_WHITESPACE = re.compile(r"[^\S \t\n\r\f\v]")
 _PRIVATE = 0xF0000
+_REPLACED_WHITESPACE = re.compile(
+    "[" + "".join(chr(_PRIVATE + code) for code in range(0x3001) if _OTHER_WHITESPACE.fullmatch(chr(code))) + "]"
+)
 _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
@@ -79,6 +82,11 @@ class MultiBleu(BLEU):
             sent = ascii_lower(sent)
         # In Perl, U+00A0 and the like are part of words, but Python splits at them: use private-use characters instead.
         return _OTHER_WHITESPACE.sub(lambda found: chr(_PRIVATE + ord(found[0])), sent).strip(_ASCII_WHITESPACE)
+
+    @staticmethod
+    def as_written(token: str) -> str:
+        """Returns a token with the whitespace that the text has in place of private-use characters."""
+        return _REPLACED_WHITESPACE.sub(lambda found: chr(ord(found[0]) - _PRIVATE), token)
 
 
 class MtevalBleu(BLEU):

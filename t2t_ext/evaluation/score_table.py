@@ -133,11 +133,11 @@ class ScoreTable:
 
     def drop(self, steps: Iterable[int]) -> None:
         """Removes the records of some steps and their translations."""
-        for step in steps:
-            name = self._by_step.pop(step).translations
+        names = [self._by_step.pop(step).translations for step in steps]
+        self._write()  # first: a record without its translations would be damaged, if this is interrupted
+        for name in names:
             (self.folder / name).unlink(missing_ok=True)
             self.remove_companions(name)
-        self._write()
 
     def remove_companions(self, translations: str) -> None:
         """Removes the files that accompany a translations file: prepared text and directions."""

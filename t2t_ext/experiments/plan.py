@@ -338,7 +338,7 @@ class _Planner:
     def _scoring(self, recipe: Recipe) -> str:
         if not self._options.problem:
             return recipe.scoring
-        return registry.problem(self._options.problem, **self._options.problem_options).scoring
+        return registry.problem(self._problem(recipe), **self._options.problem_options).scoring
 
     def _user_modules(self) -> dict[str, str]:
         return {"t2t_usr_dir": self._options.t2t_usr_dir} if self._options.t2t_usr_dir else {}

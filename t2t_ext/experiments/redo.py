@@ -44,12 +44,9 @@ class Redo:
             pass
         except (OSError, stored.Damaged) as error:
             raise UserError(f"{self._path} is damaged ({error}). Remove it: --redo then begins anew.") from error
-        # If another command has since made everything again, this is a new request, not a resumed one.
-        unfinished = note and any(
-            state_of(each).word != "done" or self._name(each) in note["left"]
-            for each in stages
-            if is_redone(each, kinds)
-        )
+        # If another command has since done everything, this is a new request, not a resumed one. Stages that follow the
+        # redone ones count, too: a command that was interrupted in them must not train again.
+        unfinished = note and any(state_of(each).word != "done" or self._name(each) in note["left"] for each in stages)
         if unfinished and note["redo"] == self._kinds:
             # What was made since, but with settings that have changed in the meantime, is made again, too.
             changed = [self._name(each) for each in stages if state_of(each).word == "changed"]

@@ -229,7 +229,8 @@ def _run_alone(
         say(f"{title}: settings or text have changed ({'; '.join(state.differences)}); made again")
     _end_orphan(stage, say)
     if redo or _is_of_other_weights(stage, state, again=again):
-        if owner := locks.owner_in(stage.output):
+        beside = stage.output.with_name(f".{stage.output.name}.lock")  # that of a translate-all, which writes into it
+        if owner := locks.owner_in(stage.output) or locks.owner_of(beside):
             raise UserError(
                 f"{stage.output} is to be made again, but {owner} is at work there. Wait until it has ended."
             )

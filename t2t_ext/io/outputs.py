@@ -15,7 +15,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
@@ -156,6 +156,13 @@ def check_all(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> No
 def visible(text: str) -> str:
     r"""Returns text with control characters, which a terminal would execute, written as ``\x1b``; tabs stay."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def show(text: str, stream: TextIO | None = None) -> None:
+    """Prints text at once to standard output or another stream; on a terminal, control characters are made visible."""
+    stream = sys.stdout if stream is None else stream
+    lines = text.split("\n")
+    print("\n".join(map(visible, lines) if stream.isatty() else lines), file=stream, flush=True)
 
 
 def _identity(path: str, standard: int) -> object:

@@ -27,21 +27,23 @@ def translate_sources(
 
     Args:
       translator: Searches for the translations.
-      sources: Ids with EOS; no ids at all for a line that is not UTF-8.
+      sources: Ids with EOS, none at all for a line that is not UTF-8; or feature vectors, float [regions, F].
       max_length: Translations with more tokens, including EOS, count as failed.
       signals: A signal ends the search at once (``Interrupted``).
       advance: Called with the number of sources that are newly done.
     """
-    longest = translator.decode_hparams.max_input_length + 1
+    vectors, most = bool(translator.model.source_feature_size), translator.decode_hparams.max_input_length
     ids: list[Sequence[int]] = [()] * len(sources)
     texts, failures = [""] * len(sources), [""] * len(sources)
     for place, source in enumerate(sources):
-        if not len(source):
-            failures[place] = "not UTF-8"
-        elif len(source) == 1:
+        if vectors and not np.any(source):
             failures[place] = "empty source"
-        elif len(source) > longest:
-            failures[place] = f"source longer than {longest - 1} tokens"
+        elif not len(source):
+            failures[place] = "not UTF-8"
+        elif len(source) == 1 and not vectors:
+            failures[place] = "empty source"
+        elif len(source) > most + (not vectors):  # ids end with EOS
+            failures[place] = f"source longer than {most} {translator.source.unit if vectors else 'tokens'}"
     places = [place for place, failure in enumerate(failures) if not failure]
     advance(len(sources) - len(places))
     done = 0
@@ -52,7 +54,8 @@ def translate_sources(
         done = now
 
     with signals.abandoning():
-        found = translator.translate_ids([sources[place].tolist() for place in places], update)
+        given = [sources[place] if vectors else sources[place].tolist() for place in places]
+        found = translator.translate_ids(given, update)
     for place, hypotheses in zip(places, found, strict=True):
         failures[place] = why_failed(hypotheses[0], max_length)
         if not failures[place]:

@@ -2,11 +2,13 @@
 
 import hashlib
 import html
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
 from t2t_ext.version import __version__
 
+_NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # control characters, such as in the name of a system
 _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1a1a1a; --soft: #555; --line: #ddd; --edge: #999;
   --link: #00508c; --top: #e6f0fa; --note: #fff6d6; --note-edge: #b58900; --wrong: #fde3c8;
@@ -95,7 +97,7 @@ def drawing(svg: bytes, described: str) -> Html:
     Ids inside the picture are made unique, because other pictures on the page may have the same ids. Tooltips, fonts
     and sizes are kept.
     """
-    root = ET.fromstring(svg)
+    root = ET.fromstring(_NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}".encode(), svg))
     prefix = f"g{hashlib.sha256(svg).hexdigest()[:8]}-"
     for parent in list(root.iter()):
         parent.tag = parent.tag.rpartition("}")[2]

@@ -127,6 +127,7 @@ def test_mistakes(analyze_command, tiny_run, dual_runs, task_dir, tmp_path):
         (("probing", "--build_from=x", "--out_dir=y", "--build_sizes=5,5"), "write three numbers"),
         (("probing", "--build_from=x", "--out_dir=y", "--build_tasks=top_constituents"), "needs a parser"),
         (("probing", f"--build_from={tmp_path}/none", f"--out_dir={tmp_path}/y"), "There is no file"),
+        (("probing", f"--build_from={task_dir}/bigram_shift.txt", f"--out_dir={task_dir}"), "would be written over"),
         (divergence, "are both missing"),
         ((*divergence, "--split=dev"), "has no dual contextual module"),
         ((*divergence, "--split=dev", "--reference_file=x"), "--reference_file goes with --sentence_file"),

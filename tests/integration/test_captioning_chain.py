@@ -10,7 +10,7 @@ import serving_fakes
 from caption_files import SIZE, write_coco
 from python_blocks import run_blocks
 
-from t2t_ext.bin import datagen, decoder, exporter, query_server, trainer, translate_all
+from t2t_ext.bin import datagen, decoder, exporter, pseudo_references, query_server, trainer, translate_all
 
 HPARAMS = "num_hidden_layers=1,batch_size=256,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
 
@@ -148,6 +148,33 @@ def test_ensembles_read_the_same(place, tiny_run, capsys):
     status = decoder.main([f"--output_dir={place[0] / 'run'},{tiny_run.path}", "--split=test"])
     assert status != 0
     assert "different target vocabularies" in capsys.readouterr().err
+
+
+def test_pseudo_references_of_images(place, tmp_path, capsys):
+    directory, _ = place
+    options = f"--problem_options=feature_size={SIZE}"
+    data = ["--problem=caption_coco", options, f"--data_dir={directory / 'data'}"]
+    backwards = tmp_path / "r2l"
+    run = ["--model=transformer", "--hparams_set=transformer_test", f"--hparams={HPARAMS},target_direction=r2l"]
+    run += ["--train_steps=30", "--eval_bleu_sentences=-1", f"--output_dir={backwards}"]
+    assert trainer.main([*data, *run]) == 0
+    flags = [*data, f"--l2r={directory / 'run'}", f"--r2l={backwards}", "--decode_hparams=beam_size=1"]
+    capsys.readouterr()
+    assert pseudo_references.main(flags) == 0
+    assert "caption_coco_synchronous is in" in capsys.readouterr().out
+    model = [
+        "--model=synchronous_transformer",
+        "--hparams_set=synchronous_transformer_test",
+        "--hparams=batch_size=256",
+    ]
+    flags = [
+        "--problem=caption_coco_synchronous",
+        *data[1:],
+        *model,
+        "--train_steps=2",
+        f"--output_dir={tmp_path / 'run'}",
+    ]
+    assert trainer.main([*flags, "--decode_hparams=beam_size=2"]) == 0
 
 
 def test_the_python_of_the_docs(place, decode, tmp_path, monkeypatch):

@@ -67,11 +67,14 @@ class Choice:
         if self.direction and self.direction not in sides:
             raise UserError(f"--direction={self.direction}: this model generates {' and '.join(sorted(sides))} only.")
         chosen = []
+        layers = _numbers("layers", self.layers, 1 + max(each.layer for each in maps))  # of the deepest stack
         for each in maps:
-            if each.kind in wanted and (not self.direction or each.side in ("", self.direction)):
-                depth = 1 + max(other.layer for other in maps if other.stack == each.stack)
-                if each.layer in _numbers("layers", self.layers, depth):
-                    chosen += [(each, head) for head in self._heads(each.heads)]
+            if (
+                each.kind in wanted
+                and each.layer in layers
+                and (not self.direction or each.side in ("", self.direction))
+            ):
+                chosen += [(each, head) for head in self._heads(each.heads)]
         if not chosen:
             raise UserError(f"--layers={self.layers}: these layers have none of: {', '.join(wanted)}.")
         order = list(KINDS)

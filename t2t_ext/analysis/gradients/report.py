@@ -128,7 +128,8 @@ def summary(report: GradientComparison) -> list[str]:
         if mean is None:
             lines.append(f"{system.label}: no layers that encode the source")
             continue
-        bottom = system.mean(encoder_layers(system.groups)[0])
+        common = encoder_layers(system.groups)  # none if models of different kinds have one label
+        bottom = system.mean(common[0]) if common else None
         words = f"{system.label}: norm of dLoss/d({title_of(system.series[0].top)}) = {mean}"
         words += f", {100 * share:.1f}% of the whole gradient's" if share is not None else ""
         words += f", {mean.value / bottom.value:.3f} of the lowest layer's" if bottom and bottom.value else ""

@@ -10,6 +10,7 @@ from t2t_ext.reporting.report import Block, Definitions, Either, Figure, Note, P
 from t2t_ext.reporting.table import Column, Table, columns
 
 _MISSING = "-"
+FEWEST_TO_RESAMPLE = 10  # with fewer segments, samples are so much alike that the bootstrap's p says nothing
 
 
 def build(comparison: Comparison) -> Report:
@@ -18,6 +19,10 @@ def build(comparison: Comparison) -> Report:
     against = f"; the baseline is {comparison.names[0]}" if len(comparison.names) > 1 else ""
     heading = f"{', '.join(comparison.names)}: {comparison.segments} segments, {references}{against}"
     blocks: list[Block] = [Paragraph(heading), *map(Note, comparison.notes)]
+    if len(comparison.names) > 1 and comparison.segments < FEWEST_TO_RESAMPLE:
+        blocks.append(
+            Note(f"With fewer than {FEWEST_TO_RESAMPLE} segments the bootstrap says nothing; its p is left out.")
+        )
     blocks += [_scores(comparison, number) for number in range(len(comparison.scores))]
     blocks += [_lengths(comparison), _ends(comparison)]
     blocks += [_directions(comparison, system) for system in comparison.by_direction]
@@ -47,7 +52,8 @@ def _scores(comparison: Comparison, number: int) -> Section:
         if name in tests:
             test = tests[name]
             difference = f"{test.difference:+.{score.decimals}f}"
-            row += [difference, p_value(test.p_bootstrap), p_value(test.p_randomization)]
+            bootstrap = p_value(test.p_bootstrap) if comparison.segments >= FEWEST_TO_RESAMPLE else _MISSING
+            row += [difference, bootstrap, p_value(test.p_randomization)]
         elif tests:
             row += ["baseline", "", ""]
         rows.append(row)

@@ -117,15 +117,16 @@ def sentence_bleu(bleu: Any, statistics: Sequence[float]) -> float:
 
 
 def tokens_as_written(metric: Any, texts: Sequence[str]) -> list[list[str]]:
-    """Returns the tokens that a metric sees, with the case of the original text even if the metric ignores case."""
-    seen = tokens_of(metric, texts)
-    if not getattr(metric, "lowercase", False):
-        return seen
-    cased = copy.copy(metric)
-    cased.lowercase = False
-    written = tokens_of(cased, texts)
-    # A letter whose lower-case form has two characters may lead to a different tokenization.
-    return [ours if len(ours) == len(theirs) else theirs for ours, theirs in zip(written, seen, strict=True)]
+    """Returns the tokens that a metric sees, with the case and the whitespace inside words that the text has."""
+    found = tokens_of(metric, texts)
+    if getattr(metric, "lowercase", False):
+        cased = copy.copy(metric)
+        cased.lowercase = False
+        written = tokens_of(cased, texts)
+        # A letter whose lower-case form has two characters may lead to a different tokenization.
+        found = [ours if len(ours) == len(theirs) else theirs for ours, theirs in zip(written, found, strict=True)]
+    as_written = getattr(metric, "as_written", None)
+    return [list(map(as_written, tokens)) for tokens in found] if as_written else found
 
 
 def tokens_of(metric: Any, texts: Iterable[str]) -> list[list[str]]:

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from t2t_ext.bin import _analyze_attention, _analyze_shortlist
+from t2t_ext.bin import _analyze_attention, _analyze_probing, _analyze_shortlist
 from t2t_ext.bin._analyzed_runs import output_directory
 from t2t_ext.errors import UserError
 
@@ -44,3 +44,18 @@ def test_where_no_shortlist_is_written(tmp_path, monkeypatch, flag, message):
     flags = [f"--output_dir={tmp_path}", f"--{flag.format(run=tmp_path)}"]
     with pytest.raises(UserError, match=message):
         _analyze_shortlist.run(_analyze_shortlist.build_parser().parse_args(flags))
+
+
+def test_the_layers_of_a_pretrained_encoder_are_not_those_of_the_set():
+    flags = types.SimpleNamespace(layer="9")
+
+    def run(**hparams):
+        return types.SimpleNamespace(
+            directory=types.SimpleNamespace(
+                path="RUN", hparams=lambda: types.SimpleNamespace(encoder_layers=6, **hparams)
+            )
+        )
+
+    assert _analyze_probing._check_layer(flags, [run(encoder_preset="a_model")]) == 9
+    with pytest.raises(UserError, match="--layer=9: the encoder of RUN has 6 layers"):
+        _analyze_probing._check_layer(flags, [run(encoder_preset="")])

@@ -1,6 +1,7 @@
 """Tests of the records of a sweep: how they are kept and replaced, and how damage is treated."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -35,6 +36,21 @@ def test_records_come_back_by_step_and_the_best_is_the_first_of_equals(tmp_path)
     table.drop([20])
     assert not (tmp_path / "x" / "20.txt").exists()
     assert [each.step for each in ScoreTable(tmp_path / "x").records] == [10, 30]
+
+
+def test_a_drop_that_is_interrupted_leaves_no_record_without_translations(tmp_path, monkeypatch):
+    table = ScoreTable(tmp_path)
+    table.add(record(10, 1.0))
+    (tmp_path / "10.txt").write_text("a\n")
+
+    def interrupted(path, missing_ok):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pathlib.Path, "unlink", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        table.drop([10])
+    monkeypatch.undo()
+    assert not ScoreTable(tmp_path).records
 
 
 def test_of_error_rates_the_lowest_is_best(tmp_path):

@@ -142,6 +142,11 @@ def test_what_another_process_is_at_is_neither_done_twice_nor_removed(stages):
     assert stage.output.is_dir()
     assert stage.marker.exists()
     assert not leftover.exists()
+    score = stages["score", "_l2r"]
+    with locks.held(score.output.with_name(f".{score.output.name}.lock"), "translates"):  # a translate-all's
+        with pytest.raises(UserError, match=r"is to be made again, but .* is at work there"):
+            run_stage(score, "1/1", print, redo=True)
+    assert score.output.is_dir()
 
 
 def without_commands(monkeypatch, status=0):
@@ -199,6 +204,20 @@ def test_an_interrupted_redo_goes_on(stages, monkeypatch, tmp_path):
     assert half_done.exists()
     assert not made.exists()
     assert any("--redo=train goes on where it was interrupted" in line for line in said)
+    assert not list(tmp_path.glob("redo.*.json"))
+
+
+def test_a_redo_that_is_interrupted_after_its_trainings_keeps_them(stages, monkeypatch, tmp_path):
+    statuses = [0, 0, 130, 0, 0]
+    carried_out = without_commands(monkeypatch, lambda: statuses.pop(0))
+    wanted = [dataclasses.replace(stages[kind, "_l2r"], owner="") for kind in ("train", "average", "score")]
+    with pytest.raises(Interrupted):
+        run_stages(wanted, wanted, ["train"], tmp_path, print)
+    trained = wanted[0].output / "checkpoint"
+    trained.touch()
+    run_stages(wanted, wanted, ["train"], tmp_path, print)
+    assert carried_out == [wanted[place].title for place in (0, 1, 2, 2)]
+    assert trained.exists()
     assert not list(tmp_path.glob("redo.*.json"))
 
 

@@ -541,6 +541,10 @@ def test_another_problem_is_scored_in_its_own_way():
         registry.problem("translate_roen_iwslt14").scoring
     }
     assert changed.changes()[0] == "--problem=translate_enro_wmt16_rev"
+    # A reversed recipe has the other target language, which may be scored in another way.
+    stages = plan(BOOK.recipe("augmented_reversed"), BOOK, options(problem="translate_ende_wmt14"))
+    assert {stage.flags["scoring"] for stage in stages if stage.kind == "score"} == {"multi_bleu"}
+    assert registry.problem("translate_ende_wmt14").scoring == "multi_bleu_compound_split"
 
 
 def test_a_beam_sweep_scores_every_beam_of_every_system():

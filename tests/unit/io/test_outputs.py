@@ -1,6 +1,7 @@
 """Tests of outputs: links stay, pipes and devices are written to directly, and inputs are not overwritten."""
 
 import os
+import sys
 import threading
 import time
 
@@ -146,3 +147,11 @@ def test_redirected_standard_input_is_an_input(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "fstat", lambda number: real(file.fileno() if number == 0 else number))
         with pytest.raises(UserError, match=r"written over \(it is -\)"):
             outputs.check_all([str(tmp_path / "a")], ["-"])
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_control_characters_are_shown_to_a_terminal_only(capsys, monkeypatch, terminal):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    outputs.show("z \x1b]0;owned\a\tc\nsecond")
+    shown = "z \\x1b]0;owned\\x07\tc" if terminal else "z \x1b]0;owned\a\tc"
+    assert capsys.readouterr().out == f"{shown}\nsecond\n"

@@ -1,5 +1,6 @@
 """Tests of the attention page without TensorFlow: one grid of heads per layer, one scale, a tooltip per weight."""
 
+import dataclasses
 import json
 import re
 
@@ -9,6 +10,7 @@ import pytest
 from t2t_ext.analysis.attention import report
 from t2t_ext.analysis.attention.heat_map import heat_map
 from t2t_ext.analysis.attention.maps import AttentionMap, Looked
+from t2t_ext.errors import UserError
 
 EVIL = "<b>&'\"Donaudampfschiff"
 SOURCE, INPUTS, PREDICTED = ("das", EVIL), ("<start>", "the", "house"), ("the", "house", "</s>")
@@ -83,3 +85,17 @@ def test_every_weight_has_a_tooltip_and_a_share_of_the_color():
     own, _ = heat_map(attention("self", 0), None, 0.8, "described")
     assert own.count('class="unseen"') == 3  # inputs after the current position
     assert own.count("fill-opacity") == 6
+
+
+def test_layers_of_stacks_of_different_depth():
+    """A layer that only the deeper stack has is shown of that one."""
+    own = dataclasses.replace(
+        attention("self", 5), name="encoder/layer_5/self_attention", stack="encoder", kind="encoder"
+    )
+    maps = [*looked(1).maps, own]
+    chosen = report.Choice(kinds=("encoder", "source"), layers="1,6").of(maps)
+    assert [(each.stack, each.layer) for each, _ in chosen] == [("decoder", 0), ("encoder", 5)]
+    with pytest.raises(UserError, match="--layers=6: these layers have none of: source"):
+        report.Choice(kinds=("source",), layers="6").of(maps)
+    with pytest.raises(UserError, match="7 is outside of the 6 layers"):
+        report.Choice(layers="7").of(maps)

@@ -131,3 +131,13 @@ def test_runs_without_what_is_asked_for(tmp_path):
     late.gradient_norms_path.unlink()
     with pytest.raises(UserError, match=r"has no gradient_norms\.jsonl.* --split=dev"):
         gradient_series.read(late)
+
+
+def test_models_of_different_kinds_with_one_label(tmp_path):
+    """They have no common layer, so their top layers are compared with no lowest one."""
+    one = run_of(tmp_path / "one", [line(step, all=4.0, encoder_layer_0=1.0, encoder_layer_1=2.0) for step in (1, 2)])
+    other = run_of(tmp_path / "other", [line(step, all=1.0, layer_0=0.5) for step in (1, 2)])
+    systems = gradient_series.systems([gradient_series.read(each) for each in (one, other)], ["x", "x"])
+    text = gradient_report.build(gradient_report.GradientComparison(systems, "M.", "point", over_steps=True)).text()
+    assert "x: norm of dLoss/d(" in text
+    assert "of the lowest layer's" not in text
