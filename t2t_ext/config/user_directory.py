@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Iterator
 from t2t_ext.config.strict_params import changed_in_place
 from t2t_ext.errors import UserError
 
+COPIES_NAME = "t2t_usr_dir"  # of the folder in a run that holds the copy
 _LEFT_OUT = ("setup.py", "conftest.py")
 _MOST_BYTES = 1 << 20  # maximum size of other files that are copied with the modules
 _MOST_DEPTH = 4  # of folders without modules that are searched for some; a loop of links ends there, too
 _OF_OTHER_USE = ("config.json", "pyvenv.cfg", "conda-meta")  # what a run and an installation of Python have
 _loaded: list[str] = []
 _copies: dict[str, pathlib.Path] = {}  # digest -> a loaded copy from a run
+_modules_as_loaded: dict[str, str] = {}  # loaded directory -> digest of its modules
 
 
 def loaded() -> list[str]:
@@ -51,6 +53,8 @@ def load_copy(path: pathlib.Path, digest: str, load_directory: Callable[[str], o
     links = [each for each in (path, *entries) if each.is_symlink()]
     if links or _digest(path, entries) != digest:
         what = f"{links[0]} is a link" if links else "its SHA-256 is another one"
+        if more := [each for each in entries if "__pycache__" in each.parts or each.name.startswith(".")]:
+            what += f" (remove {more[0]}, which something else has put there)"
         raise UserError(
             f"{path} is not the copy of your modules that the run was trained with: {what}. Name the folder of your "
             "modules to use that one: --t2t_usr_dir=DIR."
@@ -159,6 +163,8 @@ def load(path: str) -> tuple[str, list[str] | None]:
     directory = absolute(path)
     if directory in _loaded:
         return directory, None
+    if _is_in_a_run(directory):
+        sys.dont_write_bytecode = True  # as for load_copy
     if not os.path.exists(directory):
         raise UserError(f"--t2t_usr_dir={path}: no such directory. Give the folder that holds your Python modules.")
     if not os.path.isdir(directory):
@@ -169,6 +175,7 @@ def load(path: str) -> tuple[str, list[str] | None]:
             f"--t2t_usr_dir={path}: Python cannot import {os.path.join(directory, dotted[0])}.py, because of the dot "
             "in its name. Rename it, or move it out of the folder."
         )
+    as_loaded = _digest_of_modules(directory)
     if os.path.isfile(os.path.join(directory, "__init__.py")):
         modules = _load_package(path, directory, children)
     elif children:
@@ -176,7 +183,25 @@ def load(path: str) -> tuple[str, list[str] | None]:
     else:
         raise UserError(f"--t2t_usr_dir={path}: there is no Python module (*.py) directly in this folder.")
     _loaded.append(directory)
+    _modules_as_loaded[directory] = as_loaded
     return directory, modules
+
+
+def is_as_loaded(directory: str) -> bool:
+    """Returns whether the modules of a loaded directory are still those that were imported."""
+    return _modules_as_loaded.get(directory) in (None, _digest_of_modules(directory))
+
+
+def _digest_of_modules(directory: str) -> str:
+    """Returns a digest of the modules alone: other files there, such as a log, may change."""
+    folder = pathlib.Path(directory)
+    return _digest(folder, sorted(each for each in _copied_files(folder) if each.suffix == ".py"))
+
+
+def _is_in_a_run(directory: str) -> bool:
+    """Returns whether a directory is the copy in a run."""
+    folder = os.path.dirname(directory)
+    return os.path.basename(folder) == COPIES_NAME and os.path.isfile(os.path.join(folder, "..", "config.json"))
 
 
 def unload(directory: str, modules: Iterable[str]) -> None:

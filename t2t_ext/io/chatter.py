@@ -27,7 +27,12 @@ _lock = threading.RLock()  # the process has only one standard error
 @contextlib.contextmanager
 def left_out() -> Iterator[None]:
     """Holds back what the block writes to standard error, then passes on the lines that may matter to users."""
-    with _lock, tempfile.TemporaryFile() as held:
+    with _lock, contextlib.ExitStack() as opened:
+        try:
+            held = opened.enter_context(tempfile.TemporaryFile())
+        except OSError:  # no directory for temporary files can be written to
+            yield
+            return
         sys.stderr.flush()
         try:
             real = os.dup(2)

@@ -86,7 +86,7 @@ def _plain_lines(description: str, total: int | None, unit: str) -> Advance:
         nonlocal done, last
         done += amount
         now = time.monotonic()
-        if now - last < SECONDS_BETWEEN_LINES:
+        if not done or now - last < SECONDS_BETWEEN_LINES:
             return
         last = now
         rate = done / (now - started)

@@ -53,7 +53,9 @@ class KerasModel(keras.Model):
     target_sides: int = 1
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        # Keras would cast ids that are given as float to the compute dtype, in which large ids are not exact; layers
+        # cast what they compute with.
+        super().__init__(**{"autocast": False} | kwargs)
         # By itself, Keras would turn XLA on, which compiles a graph for each shape, and batches of text have many.
         self.supports_jit = False
 

@@ -266,12 +266,15 @@ def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None
       UserError: All checkpoints are damaged, or a newer version wrote one.
     """
     candidates = list_checkpoints(run)
-    complaints = []
+    complaints, is_replaced = [], False
     for path in reversed(candidates):
         try:
             verify_checkpoint(path)
             return path
         except DamagedCheckpointError as error:
+            if not path.is_dir():  # training has removed it meanwhile
+                is_replaced = True
+                continue
             complaints.append(error.what)
             if warn is not None:
                 warn(f"{error.what} Taking the one before it.")
@@ -280,7 +283,7 @@ def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None
             f"Every checkpoint in {candidates[0].parent} is damaged ({complaints[0]}). "
             "Restore one from a backup, or begin a new run in another folder."
         )
-    return None
+    return latest(run, warn) if is_replaced else None
 
 
 def prune(run: files.PathLike, keep_max: int, protect: Iterable[files.PathLike] = ()) -> list[pathlib.Path]:
@@ -333,7 +336,7 @@ def resolve_checkpoint(
     elif _STEP.fullmatch(wanted):
         found = _by_step(run_dir, int(wanted))
     else:
-        found = _by_path(run_dir, pathlib.Path(wanted), warn)
+        found = _by_path(run_dir, pathlib.Path(wanted).expanduser(), warn)
         if found is not None and (owner := _other_run_of(found, run_dir)):
             raise UserError(f"{wanted} is a checkpoint of the run {owner}, not {run_dir}: give --output_dir={owner}.")
     if found is None:

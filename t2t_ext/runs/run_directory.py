@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 CONFIG_NAME = "config.json"
-USER_CODE_NAME = "t2t_usr_dir"
+USER_CODE_NAME = user_directory.COPIES_NAME
 
 # Settings that may change when a run is resumed: they alter neither what an update computes nor which data it sees.
 # The names are those that ``differences`` reports; the name of a field stands for everything in it.
@@ -464,6 +464,11 @@ def _with_user_code(config: RunConfig, run: pathlib.Path) -> RunConfig:
     directory = user_directory.absolute(config.t2t_usr_dir) if config.t2t_usr_dir else ""
     if directory not in user_directory.loaded():
         return config
+    if not user_directory.is_as_loaded(directory):
+        raise UserError(
+            f"The modules in {directory} were changed after this command loaded them: {run} would hold others than "
+            "those it was trained with. Start the command again."
+        )
     with files.atomic_directory(run / USER_CODE_NAME) as temporary:
         digest = user_directory.copy(directory, temporary / _user_code(run, directory).name)
     # The stored path has no links, because modules are imported under its name.

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -29,7 +30,7 @@ from t2t_ext.runs import checkpoints, folders
 from t2t_ext.runs.changed_hparams import changed
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory, check_resumable, class_name
 from t2t_ext.search.directions import check_directions, directions_of
-from t2t_ext.training import dev_metrics, warm_start
+from t2t_ext.training import dev_metrics, records, warm_start
 
 _NEEDED = ("problem", "model", "hparams_set", "data_dir")
 _CHIEF_WAIT_SECONDS = 300.0
@@ -75,7 +76,9 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     settings = _settings(config, old, hparams)
     # Decode hparams that nothing reads are refused, unless the run has been using them all along.
     as_before = old is not None and settings.decode_hparams == old.training.get("decode_hparams")
-    decode_hparams = check_settings(settings, hparams, config.given_settings(), stored=as_before)
+    decode_hparams = check_settings(
+        settings, hparams, config.given_settings(), stored=as_before, exists=old is not None
+    )
     problem = config.problem or (old.problem if old else "")
     data_dir = os.path.abspath(config.data_dir or (old.data_dir if old else ""))
     model = config.model or (old.model if old else "")
@@ -83,10 +86,15 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         registry.model(model)  # raises; an existing model is imported, and TensorFlow with it, only when needed
     if not old:
         _check_model(model, hparams, set_name)
-    options = _options_given_again(config, old) if old else _options_of_new_run(config, hparams, data_dir)
+    if not old:
+        options = {**_problem(problem, _options_of_new_run(config, hparams, data_dir)).options}
+    elif problem != old.problem:
+        options = dict(old.problem_options)  # the other name is refused below, whatever its options
+    else:  # those that are given again must equal the stored ones, which is checked below
+        options = {**_problem(problem, {**old.problem_options, **(config.problem_options or {})}).options}
     new = RunConfig(
         problem=problem,
-        problem_options={**_problem(problem, options).options},
+        problem_options=options,
         model=model,
         hparams_set=set_name,
         hparams_class=class_name(hparams),
@@ -105,7 +113,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     )
     stored_values.check_unicode(new.to_json())
     if old and stored:
-        may_change = _paths_that_may_change(_problem(problem, options), old)
+        may_change = _paths_that_may_change(_problem(old.problem, options), old)
         check_resumable(stored.config_now(), new, config.output_dir, may_change)
         new = dataclasses.replace(new, created=old.created)
     return ResolvedRun(config, new, hparams, settings, decode_hparams, stored, config.output_dir)
@@ -138,13 +146,6 @@ def _load_user_code(config: TrainConfig, stored: RunDirectory | None) -> str:
     return stored.config.t2t_usr_dir
 
 
-def _options_given_again(config: TrainConfig, old: RunConfig) -> dict[str, Any]:
-    """Returns the problem options of a stored run, with those that are given again in their place."""
-    # They must equal the stored ones, which is checked later. If the problem is another one, its name will be refused.
-    of_another = config.problem and config.problem != old.problem
-    return {**old.problem_options, **({} if of_another else config.problem_options or {})}
-
-
 def _options_of_new_run(config: TrainConfig, hparams: HParams, data_dir: str) -> dict[str, Any]:
     """Returns the problem options that are given, and for others those of the data that are there.
 
@@ -158,7 +159,12 @@ def _options_of_new_run(config: TrainConfig, hparams: HParams, data_dir: str) ->
 
 
 def check_settings(
-    settings: TrainingSettings, hparams: HParams, given: Mapping[str, Any], *, stored: bool = False
+    settings: TrainingSettings,
+    hparams: HParams,
+    given: Mapping[str, Any],
+    *,
+    stored: bool = False,
+    exists: bool = False,
 ) -> DecodeHParams:
     """Checks the training settings that depend on each other and on the hparams.
 
@@ -167,6 +173,7 @@ def check_settings(
       hparams: The hparams of the training.
       given: The settings that the user gave.
       stored: Whether the run has stored the decode hparams; see ``resolve_decode_hparams``.
+      exists: Whether the run exists, so that its hparams stay as they are.
 
     Returns:
       How the development set is translated.
@@ -180,9 +187,10 @@ def check_settings(
     compiled = "--distribution=tpu" if settings.distribution == "tpu" else "--xla_compile"
     of_few_shapes = hparams.batch_shapes == "static" or hparams.length_groups > 1
     if (settings.xla_compile or settings.distribution == "tpu") and not of_few_shapes:
-        raise UserError(
-            f"{compiled} needs batches of few shapes: add batch_shapes=static, or length_groups=4, to --hparams."
-        )
+        slices = hparams.gradient_accumulation_steps * hparams.parallel_slices
+        some = f"batch_shapes=static, or length_groups={-(-4 // slices) * slices},"
+        how = f"begin a new run with {some} in" if exists else f"add {some} to"
+        raise UserError(f"{compiled} needs batches of few shapes: {how} --hparams.")
     if given.get("tpu") and settings.distribution != "tpu":
         raise UserError(
             f"--tpu={settings.tpu} is not used with --distribution={settings.distribution}: give --distribution=tpu, "
@@ -217,7 +225,7 @@ def check_checkpoints(run: ResolvedRun) -> None:
     Without one it would begin anew, and delete its measurements and its best checkpoint, which may be all that is left.
 
     Raises:
-      UserError: All checkpoints are gone, but ``best`` or ``averaged`` holds some.
+      UserError: All checkpoints are gone, but ``best`` or ``averaged`` holds some, or one was evaluated.
     """
     if run.stored is None or checkpoints.list_checkpoints(run.stored.checkpoints_dir):
         return
@@ -228,6 +236,15 @@ def check_checkpoints(run: ResolvedRun) -> None:
                 f"but {folder} holds {left[-1].name}. Restore one from a backup; or begin a new run with these "
                 f"weights, --warm_start_from={left[-1]}, in another --output_dir; or delete the run to begin anew."
             )
+    # A checkpoint is saved before it is evaluated. A run that was killed before its first one begins anew.
+    evaluated = [each["step"] for each in records.read(run.stored.metrics_path, sys.maxsize) if each["kind"] == "eval"]
+    if evaluated:
+        raise UserError(
+            f"The run {run.output_dir} has no checkpoint to resume from: {run.stored.checkpoints_dir} holds none, but "
+            f"{run.stored.metrics_path.name} has the measurements of a training up to step {max(evaluated)}, which "
+            "beginning anew would delete. Restore a checkpoint from a backup, give another --output_dir, or delete "
+            "the run to begin anew."
+        )
 
 
 def check_first_weights(run: ResolvedRun) -> None:

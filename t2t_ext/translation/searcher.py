@@ -109,7 +109,11 @@ class Searcher:
         )
         batch = tf.shape(sources)[0]
         # Products of very few rows are computed differently: the last bits of a single sentence would differ.
-        missing = [[0, tf.maximum(-(-MIN_ROWS // config.beam_size) - batch, 0)]]
+        # Where a position precedes the first token, it is computed with one row per direction.
+        members = self._model.members if isinstance(self._model, Ensemble) else (self._model,)
+        has_tags = any(getattr(each.hparams, "predict_tag", False) for each in members)
+        rows = min(config.beam_size, directions) if has_tags else config.beam_size
+        missing = [[0, tf.maximum(-(-MIN_ROWS // rows) - batch, 0)]]
         sources = tf.pad(sources, missing + [[0, 0]] * (sources.shape.rank - 1))
         limits = tf.pad(limits, missing, constant_values=1)
         beginnings = phrases = None

@@ -633,6 +633,8 @@ def _load_model(
     """Returns the model of a checkpoint; an empty precision means the precision of the run."""
     hparams = chosen.run.hparams()
     precision = precision or hparams.precision
+    if not chosen.checkpoint.exists():
+        raise UserError(f"Training has removed the checkpoint {chosen.checkpoint} meanwhile. Repeat the command.")
     arrays = checkpoints.load_arrays(chosen.checkpoint, checkpoints.read_info(chosen.checkpoint).users_group)
     model = build_model(
         registry.model(chosen.run.config.model),

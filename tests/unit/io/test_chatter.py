@@ -56,3 +56,13 @@ def test_retracing_is_not_told_where_it_is_expected():
     finally:
         tensorflow.removeHandler(handler)
     assert told == ["something else", "6 calls triggered tf.function retracing"]
+
+
+def test_without_a_folder_for_temporary_files_everything_is_passed_on(capfd, monkeypatch):
+    def none():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(chatter.tempfile, "TemporaryFile", none)
+    with chatter.left_out():
+        os.write(2, ERRORS.encode())
+    assert capfd.readouterr().err == ERRORS

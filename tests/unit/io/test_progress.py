@@ -24,3 +24,13 @@ def test_a_line_says_how_far_it_is_and_how_fast(monkeypatch, capsys, total, amou
         update(amount, 0)
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", said + "\n")
+
+
+def test_nothing_done_yet_has_no_rate(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.progress("Translating", 40, "lines") as advance:
+        now[0] += 20  # something else took long
+        advance(0)
+        advance(10)
+    assert capsys.readouterr().err == "Translating: 10 of 40 lines, 60 s left (0.5 lines/s)\n"

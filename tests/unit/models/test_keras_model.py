@@ -100,6 +100,16 @@ def test_ids_may_be_float(model):
     np.testing.assert_array_equal(model(both), model([INPUTS, TARGETS]))
 
 
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "bfloat16", "mixed_float16"])
+def test_large_ids_may_be_float_in_low_precision(dtype):
+    """Keras does not round them to the compute dtype, in which 4,099 is another number."""
+    hparams = registry.hparams("transformer_test").override("num_hidden_layers=1")
+    model = registry.model("transformer")(hparams, source_vocab_size=4100, target_vocab_size=4100, dtype=dtype)
+    both = [np.array([[257, 4099, 2051, 1]]), np.array([[4099, 301, 1]])]
+    for kind in (np.float32, np.float64):
+        np.testing.assert_array_equal(model([each.astype(kind) for each in both]), model(both))
+
+
 def test_the_loss_is_saved():
     again = keras.losses.deserialize(keras.losses.serialize(SmoothedCrossEntropy(0.2)))
     assert isinstance(again, SmoothedCrossEntropy)

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import subprocess
 
 import ml_dtypes
@@ -146,6 +147,28 @@ def test_resolving_what_users_write(tmp_path):
     }
     for wanted, path in expected.items():
         assert checkpoints.resolve_checkpoint(run, wanted) == path, wanted
+
+
+def test_the_home_directory_in_a_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = save(tmp_path / "run" / "best", 500)
+    assert checkpoints.resolve_checkpoint(tmp_path / "run", "~/run/best") == path
+
+
+def test_a_checkpoint_that_is_replaced_meanwhile(tmp_path, monkeypatch):
+    """Training replaces the best checkpoint while it is verified: the new one is taken, and none is called damaged."""
+    first, verify = save(tmp_path / "best", 500), checkpoints.verify_checkpoint
+
+    def replaced(path):
+        if path == first:
+            save(tmp_path / "best", 1000)
+            shutil.rmtree(first, ignore_errors=True)
+        return verify(path)
+
+    monkeypatch.setattr(checkpoints, "verify_checkpoint", replaced)
+    warnings = []
+    found = checkpoints.latest(tmp_path / "best", warnings.append)
+    assert (found.name, warnings) == ("model.ckpt-00001000", [])
 
 
 def test_resolving_fails_with_what_exists(tmp_path):

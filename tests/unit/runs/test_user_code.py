@@ -93,6 +93,33 @@ def test_the_copy_in_the_run_is_imported(run, fresh):
     assert moved.hparams().window == 7
 
 
+def test_the_copy_may_be_named(run, fresh, monkeypatch):
+    copy = run.path / "t2t_usr_dir" / "my_trusted_modules"
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    registry.load_user_directory(str(copy))
+    assert sys.dont_write_bytecode  # else the copy would have more files than its digest says
+    (copy / "imported").unlink()
+    fresh()
+    assert RunDirectory.open(run.path).hparams().window == 7
+    fresh()
+    (copy / "imported").unlink()
+    (copy / "__pycache__").mkdir()
+    (copy / "__pycache__" / "sets.pyc").touch()
+    with pytest.raises(UserError, match=r"is another one \(remove .*__pycache__/sets\.pyc, which something else"):
+        RunDirectory.open(run.path).hparams()
+
+
+def test_modules_that_were_edited_after_they_were_loaded_are_not_stored(tmp_path, modules, fresh):
+    registry.load_user_directory(str(modules))
+    config = make_config(t2t_usr_dir=str(modules))
+    (modules / "log.txt").write_text("a file that is no module may change")
+    made = RunDirectory.create(tmp_path / "first", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
+    assert made.config.t2t_usr_dir_sha256
+    (modules / "sets.py").write_text("# edited\n")
+    with pytest.raises(UserError, match=r"were changed after this command loaded them.*Start the command again"):
+        RunDirectory.create(tmp_path / "second", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
+
+
 def test_a_package_that_is_named_by_a_link_is_read_under_its_own_name(tmp_path, modules, fresh):
     link = tmp_path / "link"
     link.symlink_to(modules)

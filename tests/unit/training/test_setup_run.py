@@ -75,6 +75,12 @@ def test_options_given_again_must_be_those_that_are_stored(make, resolve, files)
         resolve({"source_language": "fr"})
     with pytest.raises(UserError, match="problem: 'translate_parallel_text' is stored"):
         resolve({"train_source": "other"}, problem="translate_parallel_text_rev")
+    # Another problem is refused for its name, not for options of the stored one that it lacks.
+    with pytest.raises(UserError, match="problem: 'translate_parallel_text' is stored, 'translate_ende_cldr' is given"):
+        resolve(problem="translate_ende_cldr")
+    told = "--xla_compile needs batches of few shapes: begin a new run with batch_shapes=static, or length_groups=4, in"
+    with pytest.raises(UserError, match=told):
+        resolve(xla_compile=True)
 
 
 def test_raw_text_may_have_another_path_but_not_be_another_file_of_an_archive(make, resolve, files, data_dir, capfd):
@@ -255,6 +261,18 @@ def test_a_run_whose_checkpoints_are_gone_keeps_its_best(make, resolve):
     shutil.rmtree(run.checkpoints_dir)
     with pytest.raises(UserError, match=r"no checkpoint to resume from: .*best holds model\.ckpt-00000005"):
         setup_run.check_checkpoints(resolve())
+
+
+def test_the_measurements_of_a_run_whose_checkpoints_are_gone_are_kept(make, resolve):
+    run = make()
+    trained = {"kind": "train", "step": 3}
+    run.metrics_path.write_text(json.dumps(trained) + "\n")  # it was killed before its first checkpoint
+    setup_run.check_checkpoints(resolve())
+    run.metrics_path.write_text("".join(json.dumps(each) + "\n" for each in (trained, {"kind": "eval", "step": 5})))
+    with pytest.raises(UserError, match=r"metrics\.jsonl has the measurements of a training up to step 5, which"):
+        setup_run.check_checkpoints(resolve())
+    add_checkpoint(run)
+    setup_run.check_checkpoints(resolve())
 
 
 def test_a_file_is_no_run(tmp_path):
