@@ -31,7 +31,11 @@ _FOLDERS = {
     **dict.fromkeys(("translation", "translations", "trans", "ref", "english", "eng", "en"), TARGET),
 }
 _TRANSLATOR = re.compile(r"E\d\d?", re.I)
-_NO_TEXT = re.compile(r"\.(?:dtd|pdf|html?|doc|ps|pl|py|sh|md5|tbl|json|log)$|^(?:readme|index|file|doc)", re.I)
+_NO_TEXT = re.compile(
+    r"\.(?:dtd|pdf|html?|doc|ps|pl|py|sh|md5|tbl|json|log)$|^readme"
+    r"|^(?:index|files?|docs?)(?:[ _-]?list)?(?:\.(?:txt|lst))?$",
+    re.I,
+)
 _MARKUP = (".sgm", ".sgml", ".xml", ".txt")
 _ALIASES = {f"mt0{year}": (f"mt0{year}", f"MT0{year}", f"nist0{year}", f"NIST0{year}") for year in range(2, 7)}
 _COMPRESSIONS = tuple(filter(None, compression.SUFFIXES))
@@ -182,10 +186,17 @@ def _sides(folder: pathlib.Path) -> tuple[dict[str, pathlib.Path], dict[str, lis
     """Returns the source files and the lists of their translations, both by the part of the path that they share."""
     sources: dict[str, pathlib.Path] = {}
     targets: dict[str, list[pathlib.Path]] = {}
-    for path in _files(folder):
-        side, key = _side_and_key(path.relative_to(folder))
+    marked = [(path, *_side_and_key(path.relative_to(folder))) for path in _files(folder)]
+    # Names may differ in case, as NAME.zh and name.en, unless several sources differ in nothing else.
+    spellings: dict[str, set[str]] = {}
+    for _, side, key in marked:
         if side == SOURCE:
-            sources.setdefault(key, path)
+            spellings.setdefault(key.lower(), set()).add(key)
+    for path, side, spelled in marked:
+        key = spelled if len(spellings.get(spelled.lower(), ())) > 1 else spelled.lower()
+        if side == SOURCE:
+            # A second source of the same name stays by itself, and so counts as unpaired.
+            sources[key if key not in sources else f"{key}//{path.name}"] = path
         elif side == TARGET:
             targets.setdefault(key, []).append(path)
     return sources, targets
@@ -209,4 +220,4 @@ def _side_and_key(path: pathlib.Path) -> tuple[str, str]:
             side = _FOLDERS[folder.lower()]
         elif not _TRANSLATOR.fullmatch(folder):
             folders.append(folder)
-    return side, "/".join((*folders, ".".join(pieces))).lower()
+    return side, "/".join((*folders, ".".join(pieces)))

@@ -13,7 +13,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.problem import TRAIN
 
 _DEEPEST = 10  # folders within archives within archives
-_MOST_ENTRIES = 100_000
+_MOST_FOLDERS = 100_000
 _REPLACEMENTS = (("’", "'"),)  # only in evaluation sets, as in the widely used recipe
 _CAMPAIGNS = ("IWSLT14", "IWSLT15")
 
@@ -64,6 +64,11 @@ class PlainFiles:
                 except UserError as error:
                     raise UserError(f"{what} {error} {advice}") from error
 
+    @property
+    def has_train(self) -> bool:
+        """Whether both training files exist."""
+        return all(self._path(TRAIN, language).is_file() for language in self.pair)
+
     def _path(self, split: str, language: str) -> pathlib.Path:
         path = self.directory / f"{self.stems[split]}.{language}"
         return compression.with_suffix_of_file(path) or path
@@ -80,7 +85,7 @@ class TedFiles:
       releases: WIT3's releases that contain them, such as ``2014-01``.
       sets: Split -> its evaluation sets; without ``dev`` if that is taken from the training text.
       url: Where the language pair's archive can be downloaded; "" if it cannot.
-      resolve_entities: Whether ``&amp;`` in the evaluation sets becomes ``&``.
+      resolve_entities: Whether ``&amp;`` becomes ``&``, in the training text and in the evaluation sets.
     """
 
     directory: pathlib.Path
@@ -95,7 +100,7 @@ class TedFiles:
         """Returns the files of a split; a missing file is returned under the name that it should have."""
         found = self._found()
         if split == TRAIN:
-            return (TaggedLineFiles(*self._training_paths(found)),)
+            return (TaggedLineFiles(*self._training_paths(found), resolve_entities=self.resolve_entities),)
         return tuple(
             SegmentFiles(
                 self._set_path(found, name, self.pair[0]),
@@ -171,12 +176,20 @@ class TedFiles:
         )
 
     def _found(self) -> dict[str, list[pathlib.Path]]:
-        """Returns the paths of useful files: name without compression suffix -> paths, the least nested first."""
+        """Returns the paths of useful files: name without compression suffix -> paths, the least nested first.
+
+        Raises:
+          UserError: There are too many folders to search.
+        """
         found: dict[str, list[pathlib.Path]] = {}
-        wanted, depth, entries = self._wanted, len(self.directory.parts), 0
-        for folder, folders, names in os.walk(self.directory, followlinks=True):
-            entries += len(names) + len(folders)
-            too_deep = len(pathlib.Path(folder).parts) - depth >= _DEEPEST or entries > _MOST_ENTRIES
+        wanted, depth = self._wanted, len(self.directory.parts)
+        for searched, (folder, folders, names) in enumerate(os.walk(self.directory, followlinks=True)):
+            if searched > _MOST_FOLDERS:
+                raise UserError(
+                    f"There are more than {_MOST_FOLDERS:,} folders below {self.directory}. Put the files of IWSLT "
+                    "into a folder of their own and name that one: --tmp_dir=DIR."
+                )
+            too_deep = len(pathlib.Path(folder).parts) - depth >= _DEEPEST
             folders[:] = [] if too_deep else sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
                 if match := wanted.fullmatch(name):

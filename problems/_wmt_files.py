@@ -259,11 +259,17 @@ def any_found(wanted: Sequence[Wanted], tmp_dir: pathlib.Path) -> bool:
 
 
 def _places(tmp_dir: pathlib.Path, name: str, archive_names: Sequence[str], foreign: str) -> Iterator[pathlib.Path]:
-    """Yields where a file may be: by its name in the archive or without the folder, also within unpacked archives."""
-    unpacked = (_unpacked(tmp_dir, archive, foreign) for archive in archive_names)
-    for folder in (tmp_dir, *filter(pathlib.Path.is_dir, unpacked)):
-        yield folder / name
-        yield folder / pathlib.PurePath(name).name
+    """Yields where a file may be: by its name in the archive or without the folder, also within unpacked archives.
+
+    The name without the folder comes last in ``tmp_dir``, where another corpus may have put a file of that name.
+    """
+    bare = pathlib.PurePath(name).name
+    yield tmp_dir / name
+    for archive in archive_names:
+        if (folder := _unpacked(tmp_dir, archive, foreign)).is_dir():
+            yield folder / name
+            yield folder / bare
+    yield tmp_dir / bare
 
 
 def _unpacked(tmp_dir: pathlib.Path, archive: str, foreign: str) -> pathlib.Path:

@@ -280,18 +280,33 @@ class WmtProblem(MixedTranslationProblem):
         return PackFiles(self._pack_choices(pack.stem(split, test_set), tmp_dir, pack).expected(), pack)
 
     def _pack_choices(self, stem: str, tmp_dir: pathlib.Path, pack: Pack) -> Wanted:
-        folders = [*(tmp_dir / each for each in pack.folders), tmp_dir / f"{pack.archive}{archives.UNPACKED}"]
         choices = [
             PairFiles.aligned(_wmt_files.compressed(folder / f"{stem}.{language}") for language in self.languages)
-            for folder in folders
+            for folder in self._pack_folders(tmp_dir, pack)
         ]
         names = [f"{stem}.{language}" for language in self.languages] if pack.downloadable else []
-        downloads = [_wmt_files.Download(f"{pack.url}{name}", name, None) for name in names]
+        # Into a folder of their own: other corpora have files of the same names.
+        downloads = [_wmt_files.Download(f"{pack.url}{name}", f"{pack.folders[0]}/{name}", None) for name in names]
         return Wanted(choices, (pack.archive,), pack.url, downloads)
 
-    def _prepare_pack(self, tmp_dir: pathlib.Path, pack: Pack) -> None:
+    def _pack_folders(self, tmp_dir: pathlib.Path, pack: Pack) -> list[pathlib.Path]:
+        """Returns the folders that a pack's files may be in.
+
+        Where the files are called ``train.en`` and so on, as those of other corpora, ``--tmp_dir`` itself is among them
+        only if it has all files of the pack.
+        """
+        folders = [*(tmp_dir / each for each in pack.folders if each), tmp_dir / f"{pack.archive}{archives.UNPACKED}"]
+        names = [f"{stem}.{language}" for stem in self._stems(pack) for language in self.languages]
+        is_complete = all(_wmt_files.compressed(tmp_dir / name).is_file() for name in names)
+        return [*folders, tmp_dir] if is_complete or pack.train != "train" else folders
+
+    def _stems(self, pack: Pack) -> set[str]:
+        """Returns the names, without the language, of the files of a pack that are read."""
         stems = {pack.stem(TRAIN, "")}
-        stems |= {pack.stem(split, each.name) for split in (DEV, TEST) for each in self.test_sets[split]}
+        return stems | {pack.stem(split, each.name) for split in (DEV, TEST) for each in self.test_sets[split]}
+
+    def _prepare_pack(self, tmp_dir: pathlib.Path, pack: Pack) -> None:
+        stems = self._stems(pack)
         archive = tmp_dir / pack.archive
         # An archive that was unpacked before is unpacked again if it has changed since.
         was_unpacked = pathlib.Path(f"{archive}{archives.UNPACKED}").is_dir()

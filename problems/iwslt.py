@@ -8,6 +8,7 @@ One class reads them all. The variants' class attributes say what papers did dif
 what its paper prints and which of the paper's slips are corrected here. docs/corpora.md shows where files go.
 """
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ class IwsltProblem(ParallelFilesProblem):
       test_sets: Value of the option ``test`` -> the evaluation sets for test; the default first.
       url: Where the archive of a language pair, or the directory of files, can be downloaded; "" if it cannot.
       published_tests: Value of the option ``test`` -> number of lines of test.
-      resolve_entities: Whether ``&amp;`` in the XML of the evaluation sets becomes ``&``.
+      resolve_entities: Whether ``&amp;`` in WIT3's files becomes ``&``.
 
     Options:
       test: A key of ``test_sets``.
@@ -133,7 +134,11 @@ class IwsltProblem(ParallelFilesProblem):
             return PlainFiles(directory, self._pair, {TRAIN: self._train_stem, DEV: "valid", TEST: "test"})
         if self.layout == STANFORD:
             dev, test = (sets[0].removeprefix("TED.") for sets in (self.dev_sets, self.test_sets[self.test]))
-            return PlainFiles(directory, self._pair, {TRAIN: "train", DEV: dev, TEST: test}, self.url, STANFORD_SHA256)
+            stems = {TRAIN: "train", DEV: dev, TEST: test}
+            files = PlainFiles(directory, self._pair, stems, self.url, STANFORD_SHA256)
+            # By default in a folder of their own: other corpora have a train.en, too.
+            own = directory / self.url.rstrip("/").rpartition("/")[2]
+            return files if files.has_train else dataclasses.replace(files, directory=own)
         sets = {TEST: self.test_sets[self.test], **({DEV: self.dev_sets} if self.dev_sets else {})}
         return TedFiles(
             directory,

@@ -31,6 +31,7 @@ MOST_BYTES = 1 << 38
 UNPACKED = ".unpacked"
 _RECORD = ".unpacked_from.json"
 _BLOCK_BYTES = 1 << 20
+_TAR_MAGIC = slice(257, 262)  # where a tar archive says "ustar"
 _MOST_SHOWN = 8
 _ENDING = "|".join(map(re.escape, sorted(ENDINGS, key=len, reverse=True)))
 _ADDRESS = re.compile(rf"(.+?(?:{_ENDING})):(.+)", re.S | re.I)
@@ -181,7 +182,7 @@ def _members(path: PathLike) -> Iterator[Iterator[_Member]]:
     """Yields an iterator of the checked entries of an archive; a file can be opened only until the next entry."""
     try:
         with contextlib.ExitStack() as stack:
-            if zipfile.is_zipfile(path):
+            if _is_zip(path):
                 entries = _zip_entries(stack.enter_context(zipfile.ZipFile(path)), path)
             else:
                 try:
@@ -193,6 +194,14 @@ def _members(path: PathLike) -> Iterator[Iterator[_Member]]:
             yield _checked(entries, path)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError) as error:
         raise UserError(f"{path} is a damaged, incomplete or unknown archive ({error}); get it again.") from error
+
+
+def _is_zip(path: PathLike) -> bool:
+    """Returns whether a file is a zip archive, and not an uncompressed tar archive that ends with one."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(_TAR_MAGIC.stop)[_TAR_MAGIC] != b"ustar"
 
 
 def _tar_entries(archive: tarfile.TarFile, path: PathLike) -> Iterator[_Member]:

@@ -11,6 +11,7 @@ repeated ids. Entities that a document itself defines are refused.
 import codecs
 import dataclasses
 import html
+import html.entities
 import html.parser
 import pathlib
 import re
@@ -93,9 +94,18 @@ def _system(values: Mapping[str, str]) -> str:
     return values.get("sysid") or values.get("refid") or values.get("translator") or values.get("system") or ""
 
 
-def _resolved(text: str) -> str:
+def _character(match: re.Match[str]) -> str:
+    if match[1].startswith("#"):
+        return html.unescape(match[0])
+    return html.entities.html5.get(f"{match[1]};", match[0])  # unescape would make &nothing; out of &not
+
+
+def resolved(text: str) -> str:
     """Returns text with character references and HTML's named entities resolved; anything else stays."""
-    return _REFERENCE.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text
+    if "&" not in text:
+        return text
+    found = _REFERENCE.sub(_character, text)
+    return " ".join(found.replace("\r\n", "\n").split("\n")) if "\n" in found else found
 
 
 class _Parser(html.parser.HTMLParser):
@@ -187,7 +197,7 @@ class _Parser(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Handles the beginning of a set, a document or a segment."""
-        values = {name: _resolved((value or "").replace(_AMPERSAND, "&")).strip() for name, value in attrs}
+        values = {name: resolved((value or "").replace(_AMPERSAND, "&")).strip() for name, value in attrs}
         if tag == "seg":
             self._last_id = values.get("id", "")
             if not self._last_id:
@@ -217,7 +227,7 @@ class _Parser(html.parser.HTMLParser):
             if self._id is None:
                 raise self.error("</seg> where no segment began")
             text = "".join(self._pieces).replace(_AMPERSAND, "&")
-            text = _resolved(text) if self._resolve_entities else text
+            text = resolved(text) if self._resolve_entities else text
             text = " ".join(text.replace("\r\n", "\n").split("\n")) if "\n" in text else text
             place = self._document, self._system, self._id
             self._complete.append(Segment(*place, text.strip(" \t\r"), self._line, self._kind, self._language))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from t2t_ext.data.corpora import raw_files
 from t2t_ext.data.corpora.charsets import encoding_of_lines, not_in
-from t2t_ext.data.corpora.markup import DUPLICATE, Segment, read_segments
+from t2t_ext.data.corpora.markup import DUPLICATE, Segment, read_segments, resolved
 from t2t_ext.data.corpora.readers import INVALID_UTF8, ReadReport, read_lines
 from t2t_ext.errors import UserError
 
@@ -159,11 +159,13 @@ class TaggedLineFiles:
       source: The file of the source side.
       target: The file of the target side.
       encodings: The encodings that the files may have besides UTF-8; see ``charsets.encoding_of_lines``.
+      resolve_entities: Whether ``&amp;`` and the like become characters, as in the XML of the evaluation sets.
     """
 
     source: pathlib.Path
     target: pathlib.Path
     encodings: tuple[str, ...] = ()
+    resolve_entities: bool = True
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
@@ -184,7 +186,8 @@ class TaggedLineFiles:
             texts = []
             for path, encoding, line in zip(sides, encodings, lines, strict=True):
                 try:
-                    texts.append(line.text.decode(encoding))
+                    text = line.text.decode(encoding)
+                    texts.append(resolved(text) if self.resolve_entities else text)
                 except UnicodeDecodeError:
                     report.drop(INVALID_UTF8, path, line.number, not_in(encoding))
                     break
