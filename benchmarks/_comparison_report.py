@@ -586,7 +586,7 @@ def _robustness(
         text = f"By the widths of the intervals a difference is found in four of five cases from {', '.join(ranges)} "
         parts += ["## Other seeds", _wrapped(SEEDS_NOTE), _wrapped(text + "(before correction, which asks for more).")]
         more = [_more_seeds(plan, finished[name], each) for name, each in further.items() if each and name in finished]
-        parts += [_wrapped(" ".join([MORE_SEEDS_NOTE, *more]))] if more else []
+        parts += [_wrapped(" ".join([MORE_SEEDS_NOTE, *more, *robustness.more_seeds_of_both()]))] if more else []
         parts.append(_table(("", "", "to", *robustness.seed_headings()), named(by_seeds)))
     return parts
 

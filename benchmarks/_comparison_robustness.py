@@ -1,6 +1,7 @@
 """Tables of ``comparison.py``'s report that show whether a conclusion depends on the measure or on one seed."""
 
 import dataclasses
+import functools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,7 +67,7 @@ class Robustness:
             former = _counts(self._replaced, "test")
             views.append({row: {**seeds, **former.get(row, {})} for row, seeds in self._test.items()})
         tests = [Tests(self._plan, view) for view in views]
-        more = self._with_more_seeds(tests[0]) if self._further else {}
+        more = self._with_more_seeds if self._further else {}
         lines = []
         for pair in self.pairs:
             found = [each.of(*pair) for each in tests]
@@ -74,13 +75,27 @@ class Robustness:
             if first is None or first.seeds < SEEDS_TO_CONCLUDE:
                 continue
             if more:
-                tested, corrected_p = more[frozenset(pair)]
-                found.append((tested if not tested or pair[0] == max(pair) else tested.turned(), corrected_p))
+                found.append(_turned(pair, *more[frozenset(pair)]))
             lines.append([*pair, *(_with_p(*each) for each in found)])
         return lines
 
-    def _with_more_seeds(self, tests: Tests) -> dict[Pair, tuple[Difference | None, float]]:
-        """Returns pair -> difference of the alphabetically later row from the other, with all seeds; corrected p."""
+    def more_seeds_of_both(self) -> list[str]:
+        """Returns a sentence about each pair of which both rows have more seeds than the others."""
+        sentences = []
+        for pair in self.pairs:
+            if set(pair) <= set(self._further):
+                found, p = _turned(pair, *self._with_more_seeds[frozenset(pair)])
+                if found:
+                    names = " minus ".join(map(self._plan.brief, pair))
+                    sentences.append(
+                        f"{names}: {_with_p(found, p)}, 95 % interval {found.low:+.2f} to {found.high:+.2f}."
+                    )
+        return sentences
+
+    @functools.cached_property
+    def _with_more_seeds(self) -> dict[Pair, tuple[Difference | None, float]]:
+        """Pair -> difference of the alphabetically later row from the other, with all seeds; corrected p."""
+        tests = Tests(self._plan, self._test)
         systems = [each for seeds in self._all.values() if (each := spread(seeds))]
 
         def tested(pair: Pair) -> Difference | None:
@@ -132,6 +147,11 @@ class Robustness:
         seeds = set(self._runs[row]) & set(self._runs[control])
         values = [self._runs[row][seed]["test"]["chrF2"] - self._runs[control][seed]["test"]["chrF2"] for seed in seeds]
         return f"{statistics.fmean(values):+.2f}"
+
+
+def _turned(pair: tuple[str, str], found: Difference | None, p: float) -> tuple[Difference | None, float]:
+    """Returns a difference of the alphabetically later row as that of the first row of a pair, and its p."""
+    return found if not found or pair[0] == max(pair) else found.turned(), p
 
 
 def _directed(plan: Plan) -> list[tuple[str, str]]:

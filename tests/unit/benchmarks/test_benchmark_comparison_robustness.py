@@ -106,6 +106,10 @@ def test_pairs_with_more_seeds_of_both(robustness, runs, stores, plans, differen
     expected = differences.difference(counts[LWC], counts[ROOT])  # as many seeds: pairs of seeds and means are the same
     assert expected.seeds == 5
     assert f"{expected.value:+.2f} (" in shown
+    (sentence,) = robustness({}, further).more_seeds_of_both()
+    assert sentence.startswith("Layer-wise coordination minus Transformer: ")
+    assert f": {shown}, 95 % interval -" in sentence
+    assert not robustness({}, {ROOT: further[ROOT]}).more_seeds_of_both()
     # Randomization takes all five seeds too, not only the three that every row has.
     asked = []
     monkeypatch.setattr(
