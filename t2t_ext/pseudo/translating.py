@@ -32,7 +32,7 @@ def translate_sources(
       signals: A signal ends the search at once (``Interrupted``).
       advance: Called with the number of sources that are newly done.
     """
-    vectors, most = bool(translator.model.source_feature_size), translator.decode_hparams.max_input_length
+    vectors, most = any(np.ndim(source) == 2 for source in sources), translator.decode_hparams.max_input_length
     ids: list[Sequence[int]] = [()] * len(sources)
     texts, failures = [""] * len(sources), [""] * len(sources)
     for place, source in enumerate(sources):
@@ -43,7 +43,7 @@ def translate_sources(
         elif len(source) == 1 and not vectors:
             failures[place] = "empty source"
         elif len(source) > most + (not vectors):  # ids end with EOS
-            failures[place] = f"source longer than {most} {translator.source.unit if vectors else 'tokens'}"
+            failures[place] = f"source longer than {most} {'feature vectors' if vectors else 'tokens'}"
     places = [place for place, failure in enumerate(failures) if not failure]
     advance(len(sources) - len(places))
     done = 0
