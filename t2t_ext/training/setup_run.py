@@ -86,7 +86,6 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         registry.model(model)  # raises; an existing model is imported, and TensorFlow with it, only when needed
     if not old:
         _check_model(model, hparams, set_name)
-    if not old:
         options = {**_problem(problem, _options_of_new_run(config, hparams, data_dir)).options}
     elif problem != old.problem:
         options = dict(old.problem_options)  # the other name is refused below, whatever its options
